@@ -1,1 +1,104 @@
-export {};
+export { evidenceSetDigest, factsDigest, idempotencyKey } from './action-identity.ts';
+export { canonicalJson, Json, type JsonObject, type JsonValue } from './canonical-json.ts';
+export { DOMAINS, type Domain, digestOf, sha256Text } from './digest.ts';
+export {
+  backoffMs,
+  type Durations,
+  durationFaults,
+  EXPIRY_MARGIN_MS,
+  LIMITS,
+  type Limits,
+  PROFILES,
+  type Profile,
+  settleMs,
+} from './durations.ts';
+export { ERRORS, type ErrorCode, isErrorCode, type Refusal } from './errors.ts';
+export {
+  type ChainFault,
+  type EventRecord,
+  eventHash,
+  eventPreImage,
+  type StoredEvent,
+  verifyChain,
+} from './event-pre-image.ts';
+export { affirmativeDecisions, cyclesRemain, dispatchGuards, type GuardResult, mayDispatch } from './guards.ts';
+export { Digest, ExternalId, ID_PREFIXES, type IdKind, Revision, RunId, runIdFromUuid, uuidOfRunId } from './ids.ts';
+export { type Parsed, parseStrictJson, parseWith, pointer } from './input-gate.ts';
+export {
+  Approval,
+  ATTEMPT_STATUSES,
+  Attempt,
+  ContextEntry,
+  currentEvidence,
+  Decision,
+  DisplayField,
+  Evidence,
+  epochMs,
+  evidenceFacts,
+  Manifest,
+  Observation,
+  PROPOSERS,
+  Proposal,
+  Proposer,
+  pendingProposal,
+} from './manifest.ts';
+export { CurrencyCode, currencyExponent, formatMoney, MinorUnits } from './money.ts';
+export {
+  type ApprovalDraft,
+  type AttemptOutcomeDraft,
+  type AuditEntry,
+  type Clock,
+  type CommitFacts,
+  type CommitOutcome,
+  DISPATCH_REFUSALS,
+  type DispatchCommit,
+  type DispatchOutcome,
+  type DispatchRefusal,
+  type DueRun,
+  type EvidenceDraft,
+  FAILPOINTS,
+  type Failpoint,
+  type FailpointName,
+  type HotRow,
+  type HttpReply,
+  type HttpRequest,
+  type Ids,
+  type LoadedRun,
+  type NewRun,
+  type ObservationDraft,
+  type OneShot,
+  type ProposalDraft,
+  type Queue,
+  type ReadHttp,
+  type SendResult,
+  type StageCommit,
+  type Store,
+} from './ports.ts';
+export { SERVICES, type Service } from './services.ts';
+export { STAGES, type Stage, type StageRow, stageOf } from './stages.ts';
+export {
+  BEFORE_DISPATCH,
+  CLOSED,
+  type Closed,
+  isClosed,
+  isStop,
+  STATES,
+  STOPS,
+  type State,
+  type Stop,
+} from './states.ts';
+export { STOP_REASONS, type StopReason, type StopReasonCode, stopReason } from './stop-reasons.ts';
+export {
+  COUNTERS,
+  type Counter,
+  FACTS,
+  type Fact,
+  type Guard,
+  reachableFrom,
+  TRANSITIONS,
+  TRIGGERS,
+  type TransitionRule,
+  type Trigger,
+  type TriggerFrom,
+  transitionRule,
+} from './transitions.ts';

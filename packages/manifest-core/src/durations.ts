@@ -1,0 +1,146 @@
+/**
+ * Every duration of the protocol in milliseconds, named as protocol.md section 1 names them. Configuration, validated together.
+ */
+export interface Durations {
+  /** D: from dispatch commit to the end of the call. */
+  call_deadline_ms: number;
+  /** ε: rounding and clock-reading error that every deadline check keeps clear of. */
+  epsilon_ms: number;
+  /** Z: longest pause between the deadline check and `write()` that assumption A1 grants. */
+  pause_ms: number;
+  /** G: how long past the call deadline the sweeper leaves an attempt to its own worker. */
+  sweep_grace_ms: number;
+  /** P: the provider processes or drops a request within this time of `write()` (A2). */
+  provider_ms: number;
+  /** How long a stage may work on a run before the sweeper hints it again. */
+  stage_lease_ms: number;
+  sweep_interval_ms: number;
+  /** A hint that nobody took is repeated after a time that doubles between these two. */
+  rehint_min_ms: number;
+  rehint_max_ms: number;
+  approval_life_ms: number;
+  run_life_ms: number;
+  read_timeout_ms: number;
+  connect_timeout_ms: number;
+  /** Waits for an effect to appear or settle double from min to max. */
+  look_min_ms: number;
+  look_max_ms: number;
+  /** A run that waits for something held by another backs off between these two. */
+  defer_min_ms: number;
+  defer_max_ms: number;
+  /** How long a proposal from outside may take. */
+  proposal_wait_ms: number;
+  /** How long current work may take to end after SIGTERM. */
+  drain_grace_ms: number;
+}
+
+/** Limits of the automatic loops; at the limit the run stops or is parked with a reason (protocol rule 24). */
+export interface Limits {
+  read_failures_max: number;
+  proposal_cycles_max: number;
+  verification_waits_max: number;
+  look_ups_max: number;
+}
+
+export const LIMITS: Limits = {
+  read_failures_max: 3,
+  proposal_cycles_max: 3,
+  verification_waits_max: 12,
+  look_ups_max: 12,
+};
+
+/** Start values of protocol.md section 1 and architecture.md section 9. */
+const PRODUCTION: Durations = {
+  call_deadline_ms: 20_000,
+  epsilon_ms: 2_000,
+  pause_ms: 10_000,
+  sweep_grace_ms: 15_000,
+  provider_ms: 60_000,
+  stage_lease_ms: 15_000,
+  sweep_interval_ms: 1_000,
+  rehint_min_ms: 15_000,
+  rehint_max_ms: 60_000,
+  approval_life_ms: 15 * 60_000,
+  run_life_ms: 24 * 3_600_000,
+  read_timeout_ms: 5_000,
+  connect_timeout_ms: 5_000,
+  look_min_ms: 2_000,
+  look_max_ms: 120_000,
+  defer_min_ms: 2_000,
+  defer_max_ms: 30_000,
+  proposal_wait_ms: 3_600_000,
+  drain_grace_ms: 25_000,
+};
+
+/** Serves tour and tests, where settling must not take minutes. */
+const FAST: Durations = {
+  ...PRODUCTION,
+  call_deadline_ms: 2_000,
+  epsilon_ms: 200,
+  pause_ms: 500,
+  sweep_grace_ms: 500,
+  provider_ms: 1_000,
+  stage_lease_ms: 3_000,
+  rehint_min_ms: 3_000,
+  rehint_max_ms: 12_000,
+  approval_life_ms: 60_000,
+  run_life_ms: 10 * 60_000,
+  read_timeout_ms: 1_000,
+  connect_timeout_ms: 1_000,
+  look_min_ms: 250,
+  look_max_ms: 4_000,
+  defer_min_ms: 250,
+  defer_max_ms: 2_000,
+  proposal_wait_ms: 60_000,
+  drain_grace_ms: 5_000,
+};
+
+export const PROFILES = { production: PRODUCTION, fast: FAST } as const satisfies Record<string, Durations>;
+export type Profile = keyof typeof PROFILES;
+
+/** Expiry must be at least this far away at dispatch, beside ε (protocol rule 5c). */
+export const EXPIRY_MARGIN_MS = 1_000;
+
+/** Time after the call deadline before which an absent effect proves nothing: Z + P + V + ε (protocol.md section 1). */
+export function settleMs(durations: Durations, visibilityMs: number): number {
+  return durations.pause_ms + durations.provider_ms + visibilityMs + durations.epsilon_ms;
+}
+
+/** Every inequality that does not hold, as a sentence that names both sides; empty when all do. */
+export function durationFaults(durations: Durations, profile: Profile): string[] {
+  const faults: string[] = [];
+  const require = (holds: boolean, sentence: string) => {
+    if (!holds) faults.push(sentence);
+  };
+  for (const [name, value] of Object.entries(durations)) {
+    require(Number.isSafeInteger(value) &&
+      value > 0, `${name} must be a whole number of milliseconds above zero, not ${value}`);
+  }
+  const d = durations;
+  require(d.epsilon_ms <
+    d.call_deadline_ms, `epsilon_ms (${d.epsilon_ms}) must be below call_deadline_ms (${d.call_deadline_ms})`);
+  if (profile === 'production') {
+    require(d.epsilon_ms + EXPIRY_MARGIN_MS <
+      d.call_deadline_ms, `epsilon_ms + ${EXPIRY_MARGIN_MS} (${d.epsilon_ms + EXPIRY_MARGIN_MS}) must be below call_deadline_ms (${d.call_deadline_ms})`);
+  }
+  require(d.epsilon_ms + EXPIRY_MARGIN_MS <
+    d.approval_life_ms, `epsilon_ms + ${EXPIRY_MARGIN_MS} must be below approval_life_ms (${d.approval_life_ms}), or no approval could ever be used`);
+  require(d.approval_life_ms <=
+    d.run_life_ms, `approval_life_ms (${d.approval_life_ms}) must not exceed run_life_ms (${d.run_life_ms})`);
+  require(d.read_timeout_ms <
+    d.stage_lease_ms, `read_timeout_ms (${d.read_timeout_ms}) must be below stage_lease_ms (${d.stage_lease_ms}), or a slow read is always done twice`);
+  require(d.rehint_min_ms <=
+    d.rehint_max_ms, `rehint_min_ms (${d.rehint_min_ms}) must not exceed rehint_max_ms (${d.rehint_max_ms})`);
+  require(d.look_min_ms <=
+    d.look_max_ms, `look_min_ms (${d.look_min_ms}) must not exceed look_max_ms (${d.look_max_ms})`);
+  require(d.defer_min_ms <=
+    d.defer_max_ms, `defer_min_ms (${d.defer_min_ms}) must not exceed defer_max_ms (${d.defer_max_ms})`);
+  require(d.sweep_interval_ms >=
+    1_000, `sweep_interval_ms (${d.sweep_interval_ms}) must be at least 1000: an idle fleet polls once a second at most`);
+  return faults;
+}
+
+/** Doubles from `minMs` with every earlier try, up to `maxMs`. */
+export function backoffMs(tries: number, minMs: number, maxMs: number): number {
+  return Math.min(maxMs, minMs * 2 ** Math.min(Math.max(tries, 0), 30));
+}

@@ -1,0 +1,92 @@
+import { digestOf } from './digest.ts';
+import { type Durations, EXPIRY_MARGIN_MS } from './durations.ts';
+import { type Approval, type Decision, epochMs, type Manifest } from './manifest.ts';
+
+/** One condition of a dispatch, as `run show` prints it. */
+export interface GuardResult {
+  guard: string;
+  pass: boolean;
+  detail: string;
+}
+
+/** Distinct people who approved exactly this action and are still eligible. Any rejection makes it none. */
+export function affirmativeDecisions(approval: Approval, requestedBy: string): Decision[] {
+  if (approval.decisions.some((decision) => decision.decision === 'reject')) return [];
+  const byPerson = new Map<string, Decision>();
+  for (const decision of approval.decisions) {
+    const matches =
+      decision.action_digest === approval.action_digest && decision.action_revision === approval.action_revision;
+    if (matches && decision.principal_id !== requestedBy) byPerson.set(decision.principal_id, decision);
+  }
+  return [...byPerson.values()];
+}
+
+/**
+ * Every condition of a dispatch that the manifest alone can answer, in the order of protocol rule 5c. The executor uses it as the
+ * early check; `cs.commit_dispatch` checks the same again under the row lock. Facts outside the row (hold, held resource,
+ * fresh preconditions) are the dispatch commit's.
+ * @param nowMs the database's clock, milliseconds since the epoch.
+ */
+export function dispatchGuards(
+  manifest: Manifest,
+  nowMs: number,
+  durations: Pick<Durations, 'epsilon_ms'>,
+): GuardResult[] {
+  const { action, approval } = manifest;
+  const guards: GuardResult[] = [];
+  const check = (guard: string, pass: boolean, detail: string) => guards.push({ guard, pass, detail });
+
+  check('state', manifest.state === 'awaiting_approval', `the run is ${manifest.state}`);
+  check(
+    'action_fixed',
+    action !== null && manifest.action_revision !== null,
+    action === null ? 'no action yet' : action.digest,
+  );
+  if (action === null || approval === null) {
+    check('approval_asked', false, 'no approval was asked for yet');
+    return guards;
+  }
+  const operation = action.fields.operation;
+  check(
+    'operation_allowed',
+    typeof operation === 'string' && manifest.allowed_operations.includes(operation),
+    `${String(operation)} ${typeof operation === 'string' && manifest.allowed_operations.includes(operation) ? 'is' : 'is not'} among the run's allowed operations`,
+  );
+  const storedDigest = digestOf('cs.action.v1', action.canonical);
+  check(
+    'digest_matches',
+    storedDigest === approval.action_digest && action.digest === approval.action_digest,
+    storedDigest === approval.action_digest
+      ? 'stored bytes are the approved bytes'
+      : `stored bytes are ${storedDigest}, approved were ${approval.action_digest}`,
+  );
+  check(
+    'revision_matches',
+    approval.action_revision === manifest.action_revision,
+    `approval is for the action of revision ${approval.action_revision}`,
+  );
+  const affirmative = affirmativeDecisions(approval, manifest.requested_by).length;
+  check(
+    'decisions_sufficient',
+    affirmative >= approval.approvals_required,
+    `${affirmative} of ${approval.approvals_required} approvals`,
+  );
+  const leftMs = epochMs(approval.expires_at) - nowMs;
+  check(
+    'approval_unexpired',
+    leftMs > durations.epsilon_ms + EXPIRY_MARGIN_MS,
+    leftMs > 0 ? `expires in ${Math.floor(leftMs / 1000)} s` : `expired ${Math.floor(-leftMs / 1000)} s ago`,
+  );
+  check('run_deadline', epochMs(manifest.deadlines.run) > nowMs, `the run's deadline is ${manifest.deadlines.run}`);
+  return guards;
+}
+
+/** All conditions hold that the manifest alone can answer. */
+export function mayDispatch(manifest: Manifest, nowMs: number, durations: Pick<Durations, 'epsilon_ms'>): boolean {
+  return dispatchGuards(manifest, nowMs, durations).every((guard) => guard.pass);
+}
+
+/** Whether a refused proposal may be followed by another. */
+export function cyclesRemain(manifest: Pick<Manifest, 'counters'>, proposalCyclesMax: number): boolean {
+  return manifest.counters.proposal_cycles + 1 < proposalCyclesMax;
+}

@@ -1,0 +1,187 @@
+import { z } from 'zod';
+import { Json, type JsonObject, type JsonValue } from './canonical-json.ts';
+import { Digest, ExternalId, Revision, RunId } from './ids.ts';
+import { STATES } from './states.ts';
+import { STOP_REASONS, type StopReasonCode } from './stop-reasons.ts';
+import { COUNTERS } from './transitions.ts';
+
+const JsonObjectSchema: z.ZodType<JsonObject> = z.record(z.string(), Json);
+/** UTC with microseconds, as the database writes it. */
+const Instant = z.string();
+const Count = z.int().nonnegative();
+
+export const PROPOSERS = ['rules', 'external'] as const;
+export const Proposer = z.enum(PROPOSERS);
+export type Proposer = z.infer<typeof Proposer>;
+
+/** Text from outside that came with the request: kept, shown as quoted, never trusted. */
+export const ContextEntry = z.strictObject({ source: ExternalId, text: z.string().min(1).max(4_000) });
+export type ContextEntry = z.infer<typeof ContextEntry>;
+
+/** One recorded fact with its provenance. `facts` is null once the personal values were erased; the digest stays. */
+export const Evidence = z.strictObject({
+  evidence_id: z.string(),
+  revision: Revision,
+  round: Count,
+  kind: z.string(),
+  source_ref: z.string(),
+  observed_at: Instant,
+  version_marker: z.string().nullable(),
+  trusted: z.boolean(),
+  facts_digest: Digest,
+  facts: Json.nullable(),
+});
+export type Evidence = z.infer<typeof Evidence>;
+
+export const Proposal = z.strictObject({
+  proposal_id: z.string(),
+  revision: Revision,
+  author: z.string(),
+  author_kind: z.enum(['rules', 'model', 'external']),
+  body: Json,
+  refusal: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+});
+export type Proposal = z.infer<typeof Proposal>;
+
+export const DisplayField = z.strictObject({ field: z.string(), label: z.string(), value: z.string() });
+/** One line of what the approver sees; made from the canonical bytes alone. */
+export type DisplayField = z.infer<typeof DisplayField>;
+
+export const Decision = z.strictObject({
+  decision_id: z.string(),
+  revision: Revision,
+  decision: z.enum(['approve', 'reject']),
+  principal_id: z.string(),
+  method: z.enum(['dev_key', 'passkey']),
+  action_digest: Digest,
+  action_revision: Revision,
+  decided_at: Instant,
+  reason: z.string().nullable(),
+});
+export type Decision = z.infer<typeof Decision>;
+
+export const Approval = z.strictObject({
+  approval_id: z.string(),
+  approval_digest: Digest,
+  /** RFC 8785 text of everything that is bound. */
+  canonical: z.string(),
+  action_digest: Digest,
+  action_revision: Revision,
+  approvals_required: z.int().positive(),
+  policy: z.string(),
+  policy_version: z.int().positive(),
+  policy_rule: z.string(),
+  display: z.array(DisplayField),
+  expires_at: Instant,
+  decisions: z.array(Decision),
+});
+export type Approval = z.infer<typeof Approval>;
+
+export const ATTEMPT_STATUSES = ['started', 'succeeded', 'rejected', 'not_sent', 'uncertain'] as const;
+export const Attempt = z.strictObject({
+  attempt_id: z.string(),
+  n: z.int().positive(),
+  revision: Revision,
+  action_digest: Digest,
+  request_digest: Digest,
+  idempotency_key: z.string(),
+  instance_id: z.string(),
+  started_at: Instant,
+  call_deadline: Instant,
+  status: z.enum(ATTEMPT_STATUSES),
+  provider_ref: z.string().nullable(),
+  response: Json.nullable(),
+  closed_at: Instant.nullable(),
+});
+export type Attempt = z.infer<typeof Attempt>;
+
+/** What an own read of the business record showed. */
+export const Observation = z.strictObject({
+  revision: Revision,
+  at: Instant,
+  kind: z.enum([
+    'pending',
+    'matched',
+    'mismatched',
+    'not_found',
+    'settlement_failed',
+    'found',
+    'inconclusive',
+    'person',
+  ]),
+  provider_ref: z.string().nullable(),
+  body: Json,
+});
+export type Observation = z.infer<typeof Observation>;
+
+const stopCodes = Object.keys(STOP_REASONS) as [StopReasonCode, ...StopReasonCode[]];
+
+/** The run's whole record as API, CLI and pages show it and as every worker loads it. Bodies of actions are parsed from their canonical text. */
+export const Manifest = z.strictObject({
+  run_id: RunId,
+  tenant_id: ExternalId,
+  request_id: ExternalId,
+  generation: z.int().positive(),
+  supersedes: RunId.nullable(),
+  workflow: z.string(),
+  workflow_version: z.int().positive(),
+  connector: z.string(),
+  connector_version: z.string(),
+  proposer: Proposer,
+  requested_by: z.string(),
+  created_at: Instant,
+  state: z.enum(STATES),
+  state_since: Instant,
+  revision: Revision,
+  action_revision: Revision.nullable(),
+  counters: z.strictObject(
+    Object.fromEntries(COUNTERS.map((name) => [name, Count])) as Record<(typeof COUNTERS)[number], typeof Count>,
+  ),
+  evidence_round: Count,
+  evidence_complete: z.boolean(),
+  has_pending_proposal: z.boolean(),
+  decisions_sufficient: z.boolean(),
+  retry_allowed: z.boolean(),
+  deadlines: z.strictObject({ run: Instant, approval: Instant.nullable() }),
+  wake_at: Instant.nullable(),
+  parked_reason: z.enum(stopCodes).nullable(),
+  stop_reason: z.strictObject({ code: z.enum(stopCodes), message: z.string() }).nullable(),
+  resource_key: z.string().nullable(),
+  in_flight_key: z.string().nullable(),
+  chain_head: Digest,
+  trace_context: z.string().nullable(),
+  input: JsonObjectSchema,
+  allowed_operations: z.array(z.string()),
+  context: z.array(ContextEntry),
+  evidence: z.array(Evidence),
+  proposals: z.array(Proposal),
+  action: z.strictObject({ canonical: z.string(), digest: Digest, fields: JsonObjectSchema }).nullable(),
+  approval: Approval.nullable(),
+  attempts: z.array(Attempt),
+  observations: z.array(Observation),
+  outcome: Observation.nullable(),
+});
+export type Manifest = z.infer<typeof Manifest>;
+
+/** Milliseconds since the epoch of an instant as the database writes it. Microseconds are cut off: rounded down. */
+export function epochMs(instant: string): number {
+  const ms = Date.parse(instant);
+  if (Number.isNaN(ms)) throw new RangeError(`not an instant: ${instant}`);
+  return ms;
+}
+
+/** The newest proposal that was not refused; the one that the propose stage works on. */
+export function pendingProposal(manifest: Manifest): Proposal | undefined {
+  return manifest.proposals.findLast((proposal) => proposal.refusal === null);
+}
+
+/** The evidence of the current round: what the current action was or will be checked against. */
+export function currentEvidence(manifest: Manifest): Evidence[] {
+  return manifest.evidence.filter((item) => item.round === manifest.evidence_round);
+}
+
+/** Parses the facts of the newest current evidence of a kind. */
+export function evidenceFacts<T>(manifest: Manifest, kind: string, schema: z.ZodType<T>): T | undefined {
+  const item = currentEvidence(manifest).findLast((evidence) => evidence.kind === kind && evidence.trusted);
+  return item === undefined ? undefined : schema.parse(item.facts satisfies JsonValue);
+}

@@ -1,0 +1,267 @@
+import type { JsonObject, JsonValue } from './canonical-json.ts';
+import type { Digest, IdKind, RunId } from './ids.ts';
+import type { Attempt, ContextEntry, DisplayField, Manifest, Observation } from './manifest.ts';
+import type { Service } from './services.ts';
+import type { Stage, StageRow } from './stages.ts';
+import type { State } from './states.ts';
+import type { StopReason, StopReasonCode } from './stop-reasons.ts';
+import type { Trigger } from './transitions.ts';
+
+/** Time and waiting. The database's clock decides; this one only measures durations and paces a worker. */
+export interface Clock {
+  /** Monotonic milliseconds, for durations only. */
+  monotonicMs(): number;
+  /** Wall time in milliseconds since the epoch. */
+  wallMs(): number;
+  /** Resolves after `ms`, or at once when `signal` aborts. Never rejects. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** Calls back once after `ms`; the returned function cancels it. */
+  after(ms: number, callback: () => void): () => void;
+}
+
+/** Fresh identifiers and random salts. */
+export interface Ids {
+  /** UUIDv7, lower case. */
+  uuid(): string;
+  /** `<prefix>_<uuid>`. */
+  id(kind: IdKind): string;
+  /** 128 random bits as hex. */
+  salt(): string;
+}
+
+/** Named places where a test may stop, kill or delay a process. Does nothing in production. */
+export const FAILPOINTS = [
+  'create.committed.before-hint',
+  'stage.loaded',
+  'stage.before-commit',
+  'stage.committed.before-hint',
+  'decision.committed.before-hint',
+  'dispatch.loaded',
+  'dispatch.t0.before-begin',
+  'dispatch.call-sent',
+  'dispatch.acked.before-check',
+  'dispatch.checked.before-write',
+  'dispatch.written.before-response',
+  'dispatch.response.before-outcome',
+  'outcome.committed.before-hint',
+  'sweep.selected.before-commit',
+  'sweep.wake-moved.before-hint',
+  'reconcile.observed-at.before-read',
+  'reconcile.read.before-commit',
+  'verify.read.before-commit',
+  'evidence.before-insert',
+] as const;
+export type FailpointName = (typeof FAILPOINTS)[number];
+
+export interface Failpoint {
+  reach(name: FailpointName, run_id?: RunId): Promise<void>;
+  /** For the places between which nothing may be awaited. */
+  reachSync(name: FailpointName, run_id?: RunId): void;
+}
+
+/** Carries hints. A hint may be lost, doubled or late; it never decides anything. */
+export interface Queue {
+  /** Never throws and never takes longer than a second. */
+  hint(stage: Stage, hint: { run_id: RunId; revision: number }): Promise<void>;
+}
+
+export interface HttpRequest {
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  url: string;
+  headers: Readonly<Record<string, string>>;
+}
+export interface HttpReply {
+  kind: 'reply';
+  status: number;
+  headers: Readonly<Record<string, string>>;
+  body: Uint8Array;
+}
+/** Reads only: safe to repeat, never with an effect. */
+export interface ReadHttp {
+  get(
+    url: string,
+    options: { headers?: Readonly<Record<string, string>>; timeoutMs: number; maxBytes?: number },
+  ): Promise<HttpReply | { kind: 'unreachable'; reason: string; detail: string }>;
+}
+export type SendResult =
+  | HttpReply
+  | { kind: 'not_sent'; reason: string; detail?: string }
+  | { kind: 'no_reply'; reason: string; detail?: string };
+/** One connected, unused connection: at most one physical request ever leaves through it. */
+export interface OneShot {
+  send(bytes: Uint8Array): Promise<SendResult>;
+}
+
+export interface LoadedRun {
+  manifest: Manifest;
+  /** The database's clock at the load, milliseconds since the epoch, rounded down. */
+  nowMs: number;
+  /** The same instant with microseconds, as text; the time that a read made after this load counts from. */
+  now: string;
+}
+
+/** The row's steering columns right after a commit, enough to find the next stage. */
+export type HotRow = StageRow & { run_id: RunId; revision: number };
+
+export interface EvidenceDraft {
+  evidence_id: string;
+  kind: string;
+  source_ref: string;
+  /** Database time taken before the read. */
+  observed_at: string;
+  version_marker: string | null;
+  trusted: boolean;
+  salt: string;
+  facts_canonical: string;
+  facts_digest: Digest;
+}
+export interface ProposalDraft {
+  proposal_id: string;
+  author: string;
+  author_kind: 'rules' | 'model' | 'external';
+  body_canonical: string;
+  body_digest: Digest;
+}
+export interface ApprovalDraft {
+  approval_id: string;
+  canonical: string;
+  approval_digest: Digest;
+  display: DisplayField[];
+  resource_key: string;
+}
+export interface ObservationDraft {
+  kind: Observation['kind'];
+  provider_ref: string | null;
+  body: JsonValue;
+}
+export interface AttemptOutcomeDraft {
+  attempt_id: string;
+  status: Exclude<Attempt['status'], 'started'>;
+  provider_ref: string | null;
+  response: JsonValue;
+}
+
+/** What a commit may carry; which of them a move may write is the transition table's `facts`. */
+export interface CommitFacts {
+  evidence?: EvidenceDraft[];
+  evidence_complete?: boolean;
+  proposal?: ProposalDraft;
+  proposal_id?: string;
+  proposal_refusal?: { proposal_id: string; code: string; message: string };
+  read_failure?: { operation: string; reason: string };
+  action?: { canonical: string; digest: Digest };
+  approval_request?: ApprovalDraft;
+  attempt_outcome?: AttemptOutcomeDraft;
+  observation?: ObservationDraft;
+  retry_allowed?: boolean;
+  parked_reason?: StopReasonCode | null;
+  stop_reason?: StopReason;
+}
+
+export interface StageCommit {
+  run_id: RunId;
+  expected: number;
+  from: State;
+  on: Trigger;
+  to: State;
+  facts: CommitFacts;
+  /** Milliseconds until the fleet must look again; null for none. An approval's wait is its expiry, whatever is asked here. */
+  wake_in_ms: number | null;
+}
+export type CommitOutcome = { kind: 'committed'; row: HotRow } | { kind: 'stale_revision' };
+
+export interface DispatchCommit {
+  run_id: RunId;
+  expected: number;
+  from: 'awaiting_approval' | 'needs_reconciliation';
+  attempt_id: string;
+  idempotency_key: string;
+  action_digest: Digest;
+  /** The exact bytes that will be sent. */
+  request_bytes: Uint8Array;
+  request_digest: Digest;
+  operation: string;
+  call_deadline_ms: number;
+  /** Expiry must be further away than this: ε + 1 s. */
+  expiry_margin_ms: number;
+  sweep_grace_ms: number;
+}
+export const DISPATCH_REFUSALS = [
+  'digest_mismatch',
+  'approval_invalid',
+  'operation_unavailable',
+  'approval_expired',
+  'expires_too_soon',
+  'on_hold',
+  'resource_busy',
+  'deadline_exceeded',
+] as const;
+export type DispatchRefusal = (typeof DISPATCH_REFUSALS)[number];
+export type DispatchOutcome =
+  | { kind: 'committed'; row: HotRow; attempt_n: number; started_at: string; budget_ms: number }
+  | { kind: 'refused'; code: DispatchRefusal; detail: string }
+  | { kind: 'stale_revision' };
+
+export interface DueRun {
+  row: HotRow;
+  /** What the sweeper commits itself; null: only a hint is needed. */
+  overdue: 'attempt' | 'approval' | 'run' | null;
+  attempt_id: string | null;
+}
+
+/** What the workers need of the truth. Each call is one round trip and one transaction. */
+export interface Store {
+  load(run_id: RunId): Promise<LoadedRun | undefined>;
+  /** @throws {StoreUnavailable} while committing the outcome is unknown: reload before acting. */
+  commitStage(commit: StageCommit): Promise<CommitOutcome>;
+  commitDispatch(commit: DispatchCommit): Promise<DispatchOutcome>;
+  /** Keeps an outcome whose swap was lost (protocol rule 14); reopens and parks a run that was closed without it. */
+  appendEvidence(late: {
+    run_id: RunId;
+    attempt_id: string;
+    kind: 'late_outcome';
+    applied: boolean;
+    body: JsonValue;
+  }): Promise<'appended' | 'reopened' | 'known'>;
+  /** Moves `wake_at` of an unchanged revision, without an event. */
+  defer(run_id: RunId, expected: number, wake_in_ms: number | null): Promise<boolean>;
+  /** Claims due runs and moves their `wake_at` on, so that the next sweep leaves them alone for a while. */
+  claimDue(claim: {
+    limit: number;
+    rehint_min_ms: number;
+    rehint_max_ms: number;
+    sweep_grace_ms: number;
+  }): Promise<DueRun[]>;
+  audit(entry: AuditEntry): Promise<void>;
+  beat(instance_id: string, service: Service): Promise<void>;
+}
+
+export interface AuditEntry {
+  tenant_id: string | null;
+  principal_id: string | null;
+  run_id: RunId | null;
+  what: string;
+  code: string;
+  detail: JsonObject;
+}
+
+export interface NewRun {
+  run_id: RunId;
+  tenant_id: string;
+  principal_id: string;
+  request_id: string;
+  supersedes: RunId | null;
+  workflow: string;
+  workflow_version: number;
+  connector: string;
+  connector_version: string;
+  proposer: 'rules' | 'external';
+  input_canonical: string;
+  body_digest: Digest;
+  allowed_operations: string[];
+  context: ContextEntry[];
+  proposal: ProposalDraft | null;
+  run_life_ms: number;
+  wake_in_ms: number;
+  trace_context: string | null;
+}
