@@ -1,7 +1,6 @@
 import type { JsonObject, JsonValue } from './canonical-json.ts';
 import type { Digest, IdKind, RunId } from './ids.ts';
-import type { Attempt, ContextEntry, DisplayField, Manifest, Observation } from './manifest.ts';
-import type { Service } from './services.ts';
+import type { Attempt, ContextEntry, Manifest, Observation } from './manifest.ts';
 import type { Stage, StageRow } from './stages.ts';
 import type { State } from './states.ts';
 import type { StopReason, StopReasonCode } from './stop-reasons.ts';
@@ -126,7 +125,8 @@ export interface ApprovalDraft {
   approval_id: string;
   canonical: string;
   approval_digest: Digest;
-  display: DisplayField[];
+  /** RFC 8785 text of the display fields; its digest is among what is bound. */
+  display_canonical: string;
   resource_key: string;
 }
 export interface ObservationDraft {
@@ -173,7 +173,6 @@ export type CommitOutcome = { kind: 'committed'; row: HotRow } | { kind: 'stale_
 export interface DispatchCommit {
   run_id: RunId;
   expected: number;
-  from: 'awaiting_approval' | 'needs_reconciliation';
   attempt_id: string;
   idempotency_key: string;
   action_digest: Digest;
@@ -189,6 +188,7 @@ export interface DispatchCommit {
 export const DISPATCH_REFUSALS = [
   'digest_mismatch',
   'approval_invalid',
+  'decisions_insufficient',
   'operation_unavailable',
   'approval_expired',
   'expires_too_soon',
@@ -233,7 +233,7 @@ export interface Store {
     sweep_grace_ms: number;
   }): Promise<DueRun[]>;
   audit(entry: AuditEntry): Promise<void>;
-  beat(instance_id: string, service: Service): Promise<void>;
+  beat(): Promise<void>;
 }
 
 export interface AuditEntry {
@@ -263,5 +263,7 @@ export interface NewRun {
   proposal: ProposalDraft | null;
   run_life_ms: number;
   wake_in_ms: number;
+  /** How long after a call deadline a superseded run's attempts must have settled. */
+  settle_ms: number;
   trace_context: string | null;
 }

@@ -55,8 +55,8 @@ const RULES = [
   { from: 'queued', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['stop_reason'] },
 
   { from: 'preflight', on: 'read_failed', to: 'preflight', by: ['preflight'], facts: ['read_failure'], counts: 'read_failures' },
-  { from: 'preflight', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['evidence', 'stop_reason'] },
-  { from: 'preflight', on: 'checks_passed', to: 'collecting', by: ['preflight'], facts: ['evidence'] },
+  { from: 'preflight', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['stop_reason'] },
+  { from: 'preflight', on: 'checks_passed', to: 'collecting', by: ['preflight'], facts: [] },
 
   { from: 'collecting', on: 'read_failed', to: 'collecting', by: ['preflight'], facts: ['read_failure'], counts: 'read_failures' },
   { from: 'collecting', on: 'evidence_recorded', to: 'collecting', by: ['preflight'], facts: ['evidence', 'evidence_complete'] },

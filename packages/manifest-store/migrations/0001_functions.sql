@@ -1,0 +1,637 @@
+-- The only ways to write. Every function is SECURITY DEFINER with a fixed search path; EXECUTE is granted one by one (roles.ts).
+-- SQLSTATEs of our own: CS001 illegal move, CS002 fact not allowed, CS003 broken reference, CS004 premature, CS005 wrong service.
+
+create function cs.clock() returns timestamptz
+language sql volatile set search_path = cs, pg_temp
+as $$ select clock_timestamp() $$;
+comment on function cs.clock() is 'The one clock. Tests replace this function as owner; it is never a setting.';
+--> statement-breakpoint
+create function cs.iso(p_at timestamptz) returns text
+language sql stable set search_path = cs, pg_temp
+as $$ select to_char(p_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') $$;
+--> statement-breakpoint
+create function cs.microseconds(p_at timestamptz) returns bigint
+language sql immutable set search_path = cs, pg_temp
+as $$ select (extract(epoch from p_at) * 1000000)::bigint $$;
+--> statement-breakpoint
+create function cs.ms(p_ms double precision) returns interval
+language sql immutable set search_path = cs, pg_temp
+as $$ select make_interval(secs => p_ms / 1000.0) $$;
+--> statement-breakpoint
+create function cs.sha256_text(p_text text) returns text
+language sql immutable set search_path = cs, pg_temp
+as $$ select 'sha256:' || encode(sha256(convert_to(p_text, 'UTF8')), 'hex') $$;
+--> statement-breakpoint
+create function cs.tagged_digest(p_domain text, p_text text) returns text
+language sql immutable set search_path = cs, pg_temp
+as $$ select 'sha256:' || encode(sha256(convert_to(p_domain, 'UTF8') || '\x00'::bytea || convert_to(p_text, 'UTF8')), 'hex') $$;
+--> statement-breakpoint
+-- The published format of manifest-core's event-pre-image.ts; a test compares both.
+create function cs.event_pre_image(p_run_id uuid, p_revision int, p_from text, p_to text, p_trigger text, p_actor text, p_at timestamptz, p_payload_digest text, p_previous text) returns text
+language sql immutable set search_path = cs, pg_temp
+as $$
+  select 'cs.event.v1' || e'\nrun_' || p_run_id || e'\n' || p_revision || e'\n' || coalesce(p_from, '-') || e'\n' || p_to || e'\n' || p_trigger
+    || e'\n' || p_actor || e'\n' || cs.microseconds(p_at) || e'\n' || p_payload_digest || e'\n' || coalesce(p_previous, '-')
+$$;
+--> statement-breakpoint
+
+-- Insert-only tables: not even the owner rewrites history by accident.
+create function cs.refuse_change() returns trigger
+language plpgsql set search_path = cs, pg_temp
+as $$ begin raise exception '% is append-only: % refused', tg_table_name, tg_op using errcode = 'CS006'; end $$;
+--> statement-breakpoint
+do $$
+declare v_table text;
+begin
+  foreach v_table in array array['run_input', 'evidence', 'proposal', 'proposal_refusal', 'action', 'approval_request', 'decision', 'observation', 'run_event', 'audit_event'] loop
+    execute format('create trigger %I before update or delete on cs.%I for each row execute function cs.refuse_change()', v_table || '_append_only', v_table);
+    execute format('create trigger %I before truncate on cs.%I for each statement execute function cs.refuse_change()', v_table || '_no_truncate', v_table);
+  end loop;
+end $$;
+--> statement-breakpoint
+create function cs.attempt_closes_once() returns trigger
+language plpgsql set search_path = cs, pg_temp
+as $$
+begin
+  if tg_op = 'DELETE' then raise exception 'an attempt is never deleted' using errcode = 'CS006'; end if;
+  if old.status <> 'started' then raise exception 'attempt % was closed already', old.attempt_id using errcode = 'CS006'; end if;
+  if (new.attempt_id, new.run_id, new.n, new.revision, new.action_digest, new.request_bytes, new.request_digest, new.idempotency_key, new.instance_id, new.started_at, new.call_deadline)
+     is distinct from
+     (old.attempt_id, old.run_id, old.n, old.revision, old.action_digest, old.request_bytes, old.request_digest, old.idempotency_key, old.instance_id, old.started_at, old.call_deadline)
+  then raise exception 'attempt % is frozen', old.attempt_id using errcode = 'CS006'; end if;
+  return new;
+end $$;
+--> statement-breakpoint
+create trigger attempt_closes_once before update or delete on cs.attempt for each row execute function cs.attempt_closes_once();
+--> statement-breakpoint
+create trigger attempt_no_truncate before truncate on cs.attempt for each statement execute function cs.refuse_change();
+--> statement-breakpoint
+
+create function cs.caller_service() returns text
+language sql stable security definer set search_path = cs, pg_temp
+as $$ select service from cs.service_login where login = session_user $$;
+--> statement-breakpoint
+create function cs.require_service(variadic p_services text[]) returns text
+language plpgsql stable set search_path = cs, pg_temp
+as $$
+declare v_service text := cs.caller_service();
+begin
+  if v_service is null or not v_service = any (p_services) then
+    raise exception 'login % may not do this', session_user using errcode = 'CS005';
+  end if;
+  return v_service;
+end $$;
+--> statement-breakpoint
+
+-- What a commit returns: enough of the row to find the next stage.
+create type cs.hot_row as (
+  revision int, state text, proposer text, has_pending_proposal boolean, evidence_complete boolean, decisions_sufficient boolean,
+  retry_allowed boolean, parked_reason text, wake_at text);
+--> statement-breakpoint
+create function cs.hot(p_run cs.run) returns cs.hot_row
+language sql stable set search_path = cs, pg_temp
+as $$
+  select row(p_run.revision, p_run.state, p_run.proposer, p_run.has_pending_proposal, p_run.evidence_complete, p_run.decisions_sufficient,
+    p_run.retry_allowed, p_run.parked_reason, cs.iso(p_run.wake_at))::cs.hot_row
+$$;
+--> statement-breakpoint
+
+-- The one place that changes a run (protocol rule 1). The caller holds the row lock and read p_now after it.
+create function cs.apply_transition(p_run cs.run, p_service text, p_on text, p_to text, p_actor text, p_set jsonb, p_refs jsonb, p_now timestamptz, p_wake timestamptz) returns cs.run
+language plpgsql set search_path = cs, pg_temp
+as $$
+declare
+  v_move cs.legal_move;
+  v_set jsonb := p_set || jsonb_build_object('state', p_to);
+  v_new cs.run;
+  v_payload text;
+  v_payload_digest text;
+  v_hash text;
+begin
+  select * into v_move from cs.legal_move where from_state = p_run.state and trigger = p_on;
+  if not found or v_move.to_state <> p_to or not p_service = any (v_move.services) then
+    raise exception 'illegal move: % on % to % by %', p_run.state, p_on, p_to, p_service using errcode = 'CS001';
+  end if;
+  if v_move.counts is not null then
+    v_set := v_set || jsonb_build_object(v_move.counts, (to_jsonb(p_run) ->> v_move.counts)::int + 1);
+  end if;
+  if p_to in ('rejected', 'expired', 'failed', 'needs_reconciliation') then
+    if not v_set ? 'stop_reason' and (p_run.stop_reason is null or p_run.state <> p_to) then
+      raise exception 'a stop needs its reason' using errcode = 'CS003';
+    end if;
+  elsif p_run.stop_reason is not null then
+    v_set := v_set || '{"stop_reason": null}';
+  end if;
+  if p_to <> 'needs_reconciliation' then
+    if p_run.parked_reason is not null then v_set := v_set || '{"parked_reason": null}'; end if;
+    if p_run.retry_allowed then v_set := v_set || '{"retry_allowed": false}'; end if;
+  end if;
+  if p_run.in_flight_key is not null and p_to not in ('executing', 'needs_reconciliation') then
+    v_set := v_set || '{"in_flight_key": null}';
+  end if;
+  if p_run.state = 'awaiting_approval' and p_to = 'collecting' then
+    v_set := v_set || '{"action_revision": null, "approval_id": null, "approval_expires_at": null, "decisions_sufficient": false, "resource_key": null}';
+  end if;
+
+  v_new := jsonb_populate_record(p_run, v_set);
+  v_new.revision := p_run.revision + 1;
+  v_new.committed_at := p_now;
+  v_new.state_since := case when p_run.state = p_to then p_run.state_since else p_now end;
+  -- The run's own deadline is a wake-up too, as long as it lies ahead.
+  v_new.wake_at := case when p_wake is not null and p_run.run_deadline > p_now then least(p_wake, p_run.run_deadline) else p_wake end;
+
+  v_payload := jsonb_build_object('set', v_set, 'refs', p_refs)::text;
+  v_payload_digest := cs.sha256_text(v_payload);
+  v_hash := cs.sha256_text(cs.event_pre_image(p_run.run_id, v_new.revision, p_run.state, p_to, p_on, p_actor, p_now, v_payload_digest, p_run.chain_head));
+  insert into cs.run_event (run_id, revision, from_state, to_state, trigger, actor, at, payload, payload_digest, previous_hash, hash)
+  values (p_run.run_id, v_new.revision, p_run.state, p_to, p_on, p_actor, p_now, v_payload, v_payload_digest, p_run.chain_head, v_hash);
+  v_new.chain_head := v_hash;
+
+  update cs.run set
+    state = v_new.state, state_since = v_new.state_since, committed_at = v_new.committed_at, revision = v_new.revision,
+    action_revision = v_new.action_revision, read_failures = v_new.read_failures, proposal_cycles = v_new.proposal_cycles,
+    verification_waits = v_new.verification_waits, look_ups = v_new.look_ups, attempts = v_new.attempts, not_sent_retries = v_new.not_sent_retries,
+    evidence_round = v_new.evidence_round, evidence_complete = v_new.evidence_complete, has_pending_proposal = v_new.has_pending_proposal,
+    decisions_sufficient = v_new.decisions_sufficient, retry_allowed = v_new.retry_allowed, approval_id = v_new.approval_id,
+    approval_expires_at = v_new.approval_expires_at, wake_at = v_new.wake_at, parked_reason = v_new.parked_reason, stop_reason = v_new.stop_reason,
+    resource_key = v_new.resource_key, in_flight_key = v_new.in_flight_key, chain_head = v_new.chain_head
+  where run_id = p_run.run_id and revision = p_run.revision and state = p_run.state;
+  if not found then raise exception 'the row lock was not held' using errcode = 'CS003'; end if;
+  return v_new;
+end $$;
+--> statement-breakpoint
+
+create function cs.write_audit(p_tenant text, p_principal text, p_run uuid, p_what text, p_code text, p_detail jsonb) returns void
+language sql set search_path = cs, pg_temp
+as $$ insert into cs.audit_event (at, tenant_id, principal_id, run_id, what, code, detail) values (cs.clock(), p_tenant, p_principal, p_run, p_what, p_code, p_detail) $$;
+--> statement-breakpoint
+create function cs.record_audit(p_tenant text, p_principal text, p_run uuid, p_what text, p_code text, p_detail jsonb) returns void
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+begin
+  perform cs.require_service('api', 'preflight', 'executor', 'verifier', 'reconciler');
+  perform cs.write_audit(p_tenant, p_principal, p_run, p_what, p_code, p_detail);
+end $$;
+--> statement-breakpoint
+
+create function cs.insert_proposal(p_run uuid, p_revision int, p jsonb) returns void
+language sql set search_path = cs, pg_temp
+as $$
+  insert into cs.proposal (proposal_id, run_id, revision, author, author_kind, body_canonical, body_digest)
+  values (p ->> 'proposal_id', p_run, p_revision, p ->> 'author', p ->> 'author_kind', p ->> 'body_canonical', p ->> 'body_digest')
+$$;
+--> statement-breakpoint
+
+-- Request accepted. Same tenant, request id and body: the same run; another body: conflict.
+-- result: created | existing | idempotency_conflict | supersedes_invalid | principal_unknown
+create function cs.create_run(p_tenant text, p_principal text, p_new jsonb, out result text, out run_id uuid, out hot cs.hot_row)
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_service text := cs.require_service('api');
+  v_supersedes uuid := (p_new ->> 'supersedes')::uuid;
+  v_before cs.run;
+  v_existing cs.run;
+  v_new cs.run;
+  v_digest text := p_new ->> 'body_digest';
+  v_now timestamptz;
+  v_payload text;
+  v_payload_digest text;
+  v_refs jsonb;
+begin
+  if not exists (select from cs.principal where principal_id = p_principal and tenant_id = p_tenant and disabled_at is null) then
+    result := 'principal_unknown'; return;
+  end if;
+  select r.* into v_existing from cs.run r
+   where r.tenant_id = p_tenant and r.request_id = p_new ->> 'request_id' and r.supersedes is not distinct from v_supersedes;
+  if not found then
+    if v_supersedes is not null then
+      select r.* into v_before from cs.run r where r.run_id = v_supersedes and r.tenant_id = p_tenant for update;
+      if not found or v_before.request_id <> p_new ->> 'request_id' or v_before.state not in ('rejected', 'expired', 'failed')
+         or exists (select from cs.attempt a where a.run_id = v_supersedes and a.status <> 'not_sent'
+                     and a.call_deadline + cs.ms((p_new ->> 'settle_ms')::float8) > cs.clock()) then
+        result := 'supersedes_invalid'; return;
+      end if;
+    end if;
+    v_now := cs.clock();
+    v_refs := jsonb_build_object('body_digest', v_digest, 'input_digest', cs.sha256_text(p_new ->> 'input_canonical'));
+    if jsonb_typeof(p_new -> 'proposal') = 'object' then
+      v_refs := v_refs || jsonb_build_object('proposal_id', p_new -> 'proposal' ->> 'proposal_id', 'proposal_digest', p_new -> 'proposal' ->> 'body_digest');
+    end if;
+    v_new := jsonb_populate_record(null::cs.run, p_new - 'supersedes');
+    v_new.tenant_id := p_tenant;
+    v_new.supersedes := v_supersedes;
+    v_new.generation := coalesce(v_before.generation, 0) + 1;
+    v_new.requested_by := p_principal;
+    v_new.has_pending_proposal := jsonb_typeof(p_new -> 'proposal') = 'object';
+    v_new.run_deadline := v_now + cs.ms((p_new ->> 'run_life_ms')::float8);
+    v_payload := jsonb_build_object('set', jsonb_build_object('state', 'queued', 'has_pending_proposal', v_new.has_pending_proposal), 'refs', v_refs)::text;
+    v_payload_digest := cs.sha256_text(v_payload);
+    v_new.chain_head := cs.sha256_text(cs.event_pre_image(v_new.run_id, 1, null, 'queued', 'request_accepted', 'principal/' || p_principal, v_now, v_payload_digest, null));
+    insert into cs.run (run_id, tenant_id, request_id, generation, supersedes, workflow, workflow_version, connector, connector_version, proposer,
+        requested_by, created_at, state, state_since, committed_at, revision, has_pending_proposal, run_deadline, wake_at, chain_head, trace_context)
+    values (v_new.run_id, p_tenant, v_new.request_id, v_new.generation, v_supersedes, v_new.workflow, v_new.workflow_version, v_new.connector,
+        v_new.connector_version, v_new.proposer, p_principal, v_now, 'queued', v_now, v_now, 1, v_new.has_pending_proposal, v_new.run_deadline,
+        v_now + cs.ms((p_new ->> 'wake_in_ms')::float8), v_new.chain_head, v_new.trace_context)
+    on conflict on constraint run_request_generation do nothing
+    returning * into v_new;
+    if found then
+      insert into cs.run_input (run_id, input_canonical, input, body_digest, allowed_operations, context)
+      values (v_new.run_id, p_new ->> 'input_canonical', (p_new ->> 'input_canonical')::jsonb, v_digest,
+        array(select jsonb_array_elements_text(p_new -> 'allowed_operations')), p_new -> 'context');
+      if v_new.has_pending_proposal then perform cs.insert_proposal(v_new.run_id, 1, p_new -> 'proposal'); end if;
+      insert into cs.run_event (run_id, revision, from_state, to_state, trigger, actor, at, payload, payload_digest, previous_hash, hash)
+      values (v_new.run_id, 1, null, 'queued', 'request_accepted', 'principal/' || p_principal, v_now, v_payload, v_payload_digest, null, v_new.chain_head);
+      result := 'created'; run_id := v_new.run_id; hot := cs.hot(v_new);
+      return;
+    end if;
+    -- Somebody else created this generation meanwhile.
+    select r.* into v_existing from cs.run r
+     where r.tenant_id = p_tenant and r.request_id = p_new ->> 'request_id' and r.supersedes is not distinct from v_supersedes;
+    if not found then result := 'idempotency_conflict'; return; end if;
+  end if;
+  run_id := v_existing.run_id;
+  hot := cs.hot(v_existing);
+  result := case when exists (select from cs.run_input i where i.run_id = v_existing.run_id and i.body_digest = v_digest) then 'existing' else 'idempotency_conflict' end;
+  if result = 'idempotency_conflict' then
+    perform cs.write_audit(p_tenant, p_principal, v_existing.run_id, 'create_run', 'idempotency_conflict', jsonb_build_object('body_digest', v_digest));
+  end if;
+end $$;
+--> statement-breakpoint
+
+-- One move of a run by a worker, or by the api for its principal. No row in the result: the swap was lost.
+create function cs.commit_stage(p_tenant text, p_principal text, p_instance text, p_run uuid, p_expected int, p_from text, p_on text, p_to text, p_facts jsonb, p_wake_in_ms double precision)
+returns setof cs.hot_row
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+declare
+  v_service text := cs.require_service('api', 'preflight', 'executor', 'verifier', 'reconciler');
+  v_run cs.run;
+  v_now timestamptz;
+  v_wake timestamptz;
+  v_set jsonb := '{}';
+  v_refs jsonb := '{}';
+  v_item jsonb;
+  v_bound jsonb;
+  v_facts text[];
+  v_name text;
+begin
+  select * into v_run from cs.run r where r.run_id = p_run and r.revision = p_expected and r.state = p_from
+     and (p_tenant is null or r.tenant_id = p_tenant) for update;
+  if not found then return; end if;
+  v_now := cs.clock(); -- after the lock, in a statement of its own (protocol rule 6)
+
+  if v_service = 'api' and not exists (select from cs.principal where principal_id = p_principal and tenant_id = v_run.tenant_id and tenant_id = p_tenant and disabled_at is null) then
+    raise exception 'the api acts for a principal of the tenant' using errcode = 'CS005';
+  end if;
+  if p_on in ('request_accepted', 'dispatched', 'retry_dispatched', 'decision_recorded', 'approval_rejected') then
+    raise exception '% has a function of its own', p_on using errcode = 'CS001';
+  end if;
+  select facts into v_facts from cs.legal_move where from_state = p_from and trigger = p_on;
+  for v_name in select jsonb_object_keys(p_facts) loop
+    if v_facts is null or not v_name = any (v_facts) then raise exception '% may not write %', p_on, v_name using errcode = 'CS002'; end if;
+  end loop;
+  if (p_on = 'approval_expired' and v_now < v_run.approval_expires_at) or (p_on = 'deadline_passed' and v_now < v_run.run_deadline) then
+    raise exception '% before its time', p_on using errcode = 'CS004';
+  end if;
+
+  if p_facts ? 'evidence' then
+    v_set := v_set || jsonb_build_object('evidence_round', v_run.evidence_round + 1);
+    insert into cs.evidence (evidence_id, run_id, revision, round, kind, source_ref, observed_at, version_marker, trusted, facts_digest)
+    select e ->> 'evidence_id', p_run, p_expected + 1, v_run.evidence_round + 1, e ->> 'kind', e ->> 'source_ref', (e ->> 'observed_at')::timestamptz,
+           e ->> 'version_marker', (e ->> 'trusted')::boolean, e ->> 'facts_digest'
+      from jsonb_array_elements(p_facts -> 'evidence') e;
+    insert into cs.evidence_value (evidence_id, salt, facts_canonical)
+    select e ->> 'evidence_id', e ->> 'salt', e ->> 'facts_canonical' from jsonb_array_elements(p_facts -> 'evidence') e;
+    select v_refs || jsonb_build_object('evidence', coalesce(jsonb_agg(jsonb_build_object(
+        'evidence_id', e ->> 'evidence_id', 'source_ref', e ->> 'source_ref', 'version_marker', e ->> 'version_marker', 'facts_digest', e ->> 'facts_digest')), '[]'))
+      into v_refs from jsonb_array_elements(p_facts -> 'evidence') e;
+  end if;
+  if p_facts ? 'evidence_complete' then v_set := v_set || jsonb_build_object('evidence_complete', p_facts -> 'evidence_complete'); end if;
+  if p_on = 'evidence_changed' then v_set := v_set || '{"evidence_complete": false}'; end if;
+  if p_on = 'decision_voided' then v_set := v_set || '{"decisions_sufficient": false}'; end if;
+
+  if p_facts ? 'proposal' then
+    perform cs.insert_proposal(p_run, p_expected + 1, p_facts -> 'proposal');
+    v_set := v_set || '{"has_pending_proposal": true}';
+    v_refs := v_refs || jsonb_build_object('proposal_id', p_facts -> 'proposal' ->> 'proposal_id', 'proposal_digest', p_facts -> 'proposal' ->> 'body_digest');
+  end if;
+  if p_facts ? 'proposal_id' then v_refs := v_refs || jsonb_build_object('proposal_id', p_facts ->> 'proposal_id'); end if;
+  if p_facts ? 'proposal_refusal' then
+    v_item := p_facts -> 'proposal_refusal';
+    insert into cs.proposal_refusal (proposal_id, run_id, revision, code, message)
+    select p.proposal_id, p_run, p_expected + 1, v_item ->> 'code', v_item ->> 'message' from cs.proposal p where p.proposal_id = v_item ->> 'proposal_id' and p.run_id = p_run;
+    if not found then raise exception 'the refused proposal is not of this run' using errcode = 'CS003'; end if;
+    v_set := v_set || '{"has_pending_proposal": false}';
+    v_refs := v_refs || jsonb_build_object('proposal_refusal', v_item);
+  end if;
+  if p_facts ? 'read_failure' then v_refs := v_refs || jsonb_build_object('read_failure', p_facts -> 'read_failure'); end if;
+
+  if p_on = 'action_fixed' then
+    v_item := p_facts -> 'approval_request';
+    v_bound := (v_item ->> 'canonical')::jsonb;
+    if p_facts -> 'action' is null or v_bound is null
+       or v_bound ->> 'run_id' is distinct from 'run_' || p_run or (v_bound ->> 'action_revision')::int is distinct from p_expected + 1
+       or v_bound ->> 'action_digest' is distinct from p_facts -> 'action' ->> 'digest' or v_bound ->> 'approval_id' is distinct from v_item ->> 'approval_id'
+       or v_bound ->> 'connector' is distinct from v_run.connector or (v_bound ->> 'expires_at')::timestamptz <= v_now
+       or v_bound ->> 'display_digest' is distinct from cs.tagged_digest('cs.display.v1', v_item ->> 'display_canonical') then
+      raise exception 'the approval request does not bind this action' using errcode = 'CS003';
+    end if;
+    insert into cs.action (run_id, action_revision, action_canonical, action, action_digest)
+    values (p_run, p_expected + 1, p_facts -> 'action' ->> 'canonical', (p_facts -> 'action' ->> 'canonical')::jsonb, p_facts -> 'action' ->> 'digest');
+    insert into cs.approval_request (approval_id, run_id, action_revision, action_digest, canonical, approval_digest, display, policy, policy_version, policy_rule, approvals_required, expires_at, nonce)
+    values (v_item ->> 'approval_id', p_run, p_expected + 1, v_bound ->> 'action_digest', v_item ->> 'canonical', v_item ->> 'approval_digest', (v_item ->> 'display_canonical')::jsonb,
+      v_bound ->> 'policy', (v_bound ->> 'policy_version')::int, v_bound ->> 'policy_rule', (v_bound ->> 'approvals_required')::int, (v_bound ->> 'expires_at')::timestamptz, v_bound ->> 'nonce');
+    v_set := v_set || jsonb_build_object('action_revision', p_expected + 1, 'approval_id', v_item ->> 'approval_id', 'approval_expires_at', v_bound ->> 'expires_at',
+      'resource_key', v_item ->> 'resource_key', 'decisions_sufficient', false);
+    v_refs := v_refs || jsonb_build_object('action_digest', v_bound ->> 'action_digest', 'approval_digest', v_item ->> 'approval_digest');
+    v_wake := (v_bound ->> 'expires_at')::timestamptz;
+  elsif p_to = 'awaiting_approval' then
+    v_wake := v_run.approval_expires_at;
+  else
+    v_wake := v_now + cs.ms(p_wake_in_ms);
+  end if;
+
+  if p_facts ? 'attempt_outcome' then
+    v_item := p_facts -> 'attempt_outcome';
+    update cs.attempt a set status = v_item ->> 'status', provider_ref = v_item ->> 'provider_ref', response = v_item -> 'response', closed_at = v_now
+     where a.attempt_id = v_item ->> 'attempt_id' and a.run_id = p_run and a.status = 'started'
+       and (p_on <> 'attempt_overdue' or v_now >= a.call_deadline);
+    if not found then raise exception 'no open attempt % that this may close', v_item ->> 'attempt_id' using errcode = 'CS003'; end if;
+    v_refs := v_refs || jsonb_build_object('attempt', v_item);
+  end if;
+  if p_facts ? 'observation' then
+    v_item := p_facts -> 'observation';
+    insert into cs.observation (run_id, revision, at, kind, provider_ref, body) values (p_run, p_expected + 1, v_now, v_item ->> 'kind', v_item ->> 'provider_ref', v_item -> 'body');
+    v_refs := v_refs || jsonb_build_object('observation', v_item);
+  end if;
+  if p_facts ? 'retry_allowed' then v_set := v_set || jsonb_build_object('retry_allowed', p_facts -> 'retry_allowed'); end if;
+  if p_facts ? 'parked_reason' then v_set := v_set || jsonb_build_object('parked_reason', p_facts -> 'parked_reason'); end if;
+  if p_facts ? 'stop_reason' then v_set := v_set || jsonb_build_object('stop_reason', p_facts -> 'stop_reason'); end if;
+
+  v_run := cs.apply_transition(v_run, v_service, p_on, p_to,
+    case when v_service = 'api' then 'principal/' || p_principal else v_service || '/' || p_instance end, v_set, v_refs, v_now, v_wake);
+  return next cs.hot(v_run);
+end $$;
+--> statement-breakpoint
+
+-- A person's decision on exactly what was shown. The row lock serialises votes, so none is lost while the action stands.
+-- result: recorded | repeated | already_decided | approval_expired | digest_mismatch | not_awaiting_approval | run_not_found | approval_not_found | not_an_approver | self_approval
+create function cs.commit_decision(p_tenant text, p_principal text, p_run uuid, p_decision jsonb, p_lease_ms double precision,
+  out result text, out decided jsonb, out hot cs.hot_row)
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+declare
+  v_service text := cs.require_service('api');
+  v_run cs.run;
+  v_now timestamptz;
+  v_request cs.approval_request;
+  v_mine cs.decision;
+  v_choice text := p_decision ->> 'decision';
+  v_approvals int;
+  v_actor text := 'principal/' || p_principal;
+  v_sufficient boolean;
+begin
+  select * into v_run from cs.run r where r.run_id = p_run and r.tenant_id = p_tenant for update;
+  if not found then result := 'run_not_found'; return; end if;
+  v_now := cs.clock();
+  select * into v_request from cs.approval_request a where a.approval_id = p_decision ->> 'approval_id' and a.run_id = p_run;
+  if not found then
+    result := 'approval_not_found';
+  elsif not exists (select from cs.principal p join cs.api_key k using (principal_id)
+                     where p.principal_id = p_principal and p.tenant_id = p_tenant and p.disabled_at is null and p.kind = 'person'
+                       and k.role = 'approver' and k.revoked_at is null and (k.expires_at is null or k.expires_at > v_now)) then
+    result := 'not_an_approver';
+  elsif v_request.approval_digest <> p_decision ->> 'approval_digest' or v_request.action_digest <> p_decision ->> 'action_digest'
+     or v_request.action_revision <> (p_decision ->> 'action_revision')::int then
+    result := 'digest_mismatch';
+  else
+    select * into v_mine from cs.decision d where d.approval_id = v_request.approval_id and d.principal_id = p_principal;
+    if found then
+      result := case when v_mine.decision = v_choice then 'repeated' else 'already_decided' end;
+    elsif v_run.state <> 'awaiting_approval' then
+      result := case when v_run.state = 'expired' then 'approval_expired'
+                     when exists (select from cs.decision d where d.approval_id = v_request.approval_id) then 'already_decided'
+                     else 'not_awaiting_approval' end;
+    elsif v_run.approval_id <> v_request.approval_id then
+      result := 'digest_mismatch';
+    elsif v_now >= v_request.expires_at then
+      result := 'approval_expired';
+      v_run := cs.apply_transition(v_run, v_service, 'approval_expired', 'expired', v_actor,
+        jsonb_build_object('stop_reason', p_decision -> 'expired_reason'), '{}', v_now, null);
+    elsif v_choice = 'approve' and p_principal = v_run.requested_by then
+      result := 'self_approval';
+    elsif v_choice = 'approve' and v_run.decisions_sufficient then
+      result := 'already_decided';
+    end if;
+  end if;
+
+  if result is null then
+    insert into cs.decision (decision_id, approval_id, run_id, revision, decision, principal_id, method, action_digest, action_revision, approval_digest, decided_at, reason)
+    values (p_decision ->> 'decision_id', v_request.approval_id, p_run, v_run.revision + 1, v_choice, p_principal, p_decision ->> 'method', v_request.action_digest,
+      v_request.action_revision, v_request.approval_digest, v_now, p_decision ->> 'reason')
+    returning * into v_mine;
+    if v_choice = 'reject' then
+      v_run := cs.apply_transition(v_run, v_service, 'approval_rejected', 'rejected', v_actor,
+        jsonb_build_object('stop_reason', p_decision -> 'rejected_reason'), jsonb_build_object('decision_id', v_mine.decision_id, 'approval_digest', v_request.approval_digest), v_now, null);
+    else
+      select count(distinct d.principal_id) into v_approvals from cs.decision d where d.approval_id = v_request.approval_id and d.decision = 'approve';
+      v_sufficient := v_approvals >= v_request.approvals_required;
+      v_run := cs.apply_transition(v_run, v_service, 'decision_recorded', 'awaiting_approval', v_actor,
+        jsonb_build_object('decisions_sufficient', v_sufficient), jsonb_build_object('decision_id', v_mine.decision_id, 'approval_digest', v_request.approval_digest), v_now,
+        case when v_sufficient then least(v_now + cs.ms(p_lease_ms), v_request.expires_at) else v_request.expires_at end);
+    end if;
+    result := 'recorded';
+  elsif result <> 'repeated' then
+    perform cs.write_audit(p_tenant, p_principal, p_run, 'decide', result, jsonb_build_object('decision', v_choice, 'approval_id', p_decision ->> 'approval_id', 'action_digest', p_decision ->> 'action_digest'));
+  end if;
+
+  select coalesce(jsonb_agg(jsonb_build_object('decision_id', d.decision_id, 'decision', d.decision, 'principal_id', d.principal_id, 'method', d.method,
+           'decided_at', cs.iso(d.decided_at), 'reason', d.reason) order by d.decided_at), '[]')
+    into decided from cs.decision d where d.approval_id = v_request.approval_id;
+  hot := cs.hot(v_run);
+end $$;
+--> statement-breakpoint
+
+-- Dispatch (protocol rule 5c, 5d): every check under the row lock against the clock read after it; attempt and state in one commit.
+-- result: committed | stale | a refusal code
+create function cs.commit_dispatch(p_instance text, p_run uuid, p_expected int, p_attempt jsonb, p_request_bytes bytea,
+  p_call_deadline_ms double precision, p_expiry_margin_ms double precision, p_sweep_grace_ms double precision,
+  out result text, out detail text, out attempt_n int, out started_at text, out budget_ms double precision, out hot cs.hot_row)
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+declare
+  v_service text := cs.require_service('executor');
+  v_run cs.run;
+  v_now timestamptz;
+  v_request cs.approval_request;
+  v_action cs.action;
+  v_resource text;
+  v_deadline timestamptz;
+  v_approvals int;
+begin
+  -- One dispatch per external resource at a time. Taken before the row lock, so that the clock below is read after every wait.
+  select resource_key into v_resource from cs.run where run_id = p_run;
+  if v_resource is not null then perform pg_advisory_xact_lock(hashtextextended('cs.resource ' || v_resource, 0)); end if;
+  select * into v_run from cs.run where run_id = p_run and revision = p_expected and state = 'awaiting_approval' for update;
+  if not found then result := 'stale'; return; end if;
+  v_now := cs.clock();
+
+  select * into v_request from cs.approval_request a where a.approval_id = v_run.approval_id and a.run_id = p_run;
+  select * into v_action from cs.action a where a.run_id = p_run and a.action_revision = v_run.action_revision;
+  select count(distinct d.principal_id) into v_approvals
+    from cs.decision d join cs.principal p using (principal_id)
+   where d.approval_id = v_request.approval_id and d.decision = 'approve' and d.action_digest = v_request.action_digest
+     and d.action_revision = v_request.action_revision and d.approval_digest = v_request.approval_digest
+     and p.tenant_id = v_run.tenant_id and p.disabled_at is null and p.kind = 'person' and p.principal_id <> v_run.requested_by;
+
+  if v_request.action_revision is distinct from v_run.action_revision
+     or cs.tagged_digest('cs.approval.v1', v_request.canonical) is distinct from v_request.approval_digest
+     or v_request.canonical::jsonb ->> 'action_digest' is distinct from v_request.action_digest
+     or v_request.canonical::jsonb ->> 'run_id' is distinct from 'run_' || p_run
+     or (v_request.canonical::jsonb ->> 'expires_at')::timestamptz is distinct from v_request.expires_at
+     or (v_request.canonical::jsonb ->> 'approvals_required')::int is distinct from v_request.approvals_required then
+    result := 'approval_invalid'; detail := 'the approval request is not what its digest says';
+  elsif cs.tagged_digest('cs.action.v1', v_action.action_canonical) is distinct from v_request.action_digest
+     or p_attempt ->> 'action_digest' is distinct from v_request.action_digest then
+    result := 'digest_mismatch'; detail := 'the stored action is not the approved one';
+  elsif exists (select from cs.decision d where d.approval_id = v_request.approval_id and d.decision = 'reject') then
+    result := 'approval_invalid'; detail := 'an approver rejected';
+  elsif v_approvals < v_request.approvals_required then
+    result := 'decisions_insufficient'; detail := format('%s of %s approvals are eligible now', v_approvals, v_request.approvals_required);
+  elsif not exists (select from cs.run_input i where i.run_id = p_run and v_action.action ->> 'operation' = any (i.allowed_operations))
+     or v_action.action ->> 'operation' is distinct from p_attempt ->> 'operation' then
+    result := 'operation_unavailable'; detail := 'the operation is not among those allowed for the run';
+  elsif v_now >= v_request.expires_at then
+    result := 'approval_expired';
+  elsif v_now >= v_run.run_deadline then
+    result := 'deadline_exceeded';
+  elsif v_now + cs.ms(p_expiry_margin_ms) >= v_request.expires_at then
+    result := 'expires_too_soon';
+  elsif exists (select from cs.hold h where h.scope in ('*', v_run.connector)) then
+    result := 'on_hold';
+  elsif exists (select from cs.run r where r.resource_key = v_run.resource_key and r.run_id <> p_run and r.state in ('executing', 'needs_reconciliation')) then
+    result := 'resource_busy'; detail := 'another run has an effect in doubt on the same resource';
+  end if;
+  if result is not null then return; end if;
+
+  v_deadline := least(v_now + cs.ms(p_call_deadline_ms), v_request.expires_at);
+  attempt_n := v_run.attempts + 1;
+  insert into cs.attempt (attempt_id, run_id, n, revision, action_digest, request_bytes, request_digest, idempotency_key, instance_id, started_at, call_deadline)
+  values (p_attempt ->> 'attempt_id', p_run, attempt_n, p_expected + 1, v_request.action_digest, p_request_bytes, p_attempt ->> 'request_digest',
+    p_attempt ->> 'idempotency_key', p_instance, v_now, v_deadline);
+  v_run := cs.apply_transition(v_run, v_service, 'dispatched', 'executing', v_service || '/' || p_instance, jsonb_build_object('in_flight_key', v_run.resource_key),
+    jsonb_build_object('attempt_id', p_attempt ->> 'attempt_id', 'action_digest', v_request.action_digest, 'request_digest', p_attempt ->> 'request_digest', 'idempotency_key', p_attempt ->> 'idempotency_key', 'call_deadline', cs.iso(v_deadline)),
+    v_now, v_deadline + cs.ms(p_sweep_grace_ms));
+  result := 'committed';
+  started_at := cs.iso(v_now);
+  budget_ms := floor(extract(epoch from v_deadline - v_now) * 1000);
+  hot := cs.hot(v_run);
+end $$;
+--> statement-breakpoint
+
+-- Keeps an outcome whose swap was lost (protocol rule 14). A run that was closed without it is reopened and parked.
+-- result: appended | reopened | known
+create function cs.append_evidence(p_instance text, p_run uuid, p_evidence jsonb, p_applied boolean, p_reopen_reason jsonb, out result text, out hot cs.hot_row)
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+declare
+  v_service text := cs.require_service('executor', 'reconciler');
+  v_run cs.run;
+  v_now timestamptz;
+begin
+  select * into v_run from cs.run where run_id = p_run for update;
+  if not found or not exists (select from cs.attempt a where a.run_id = p_run and a.attempt_id = p_evidence ->> 'attempt_id') then
+    raise exception 'evidence needs the attempt it speaks about' using errcode = 'CS003';
+  end if;
+  v_now := cs.clock();
+  insert into cs.evidence (evidence_id, run_id, revision, round, kind, source_ref, observed_at, trusted, facts_digest, attempt_id)
+  values (p_evidence ->> 'evidence_id', p_run, v_run.revision, v_run.evidence_round, p_evidence ->> 'kind', p_evidence ->> 'source_ref', v_now, true, p_evidence ->> 'facts_digest', p_evidence ->> 'attempt_id')
+  on conflict (attempt_id, kind) where attempt_id is not null do nothing;
+  if not found then result := 'known'; hot := cs.hot(v_run); return; end if;
+  insert into cs.evidence_value (evidence_id, salt, facts_canonical) values (p_evidence ->> 'evidence_id', p_evidence ->> 'salt', p_evidence ->> 'facts_canonical');
+  result := 'appended';
+  if p_applied and v_run.state = 'failed' then
+    v_run := cs.apply_transition(v_run, v_service, 'late_effect_found', 'needs_reconciliation', v_service || '/' || p_instance,
+      jsonb_build_object('stop_reason', p_reopen_reason, 'parked_reason', p_reopen_reason ->> 'code'), jsonb_build_object('evidence_id', p_evidence ->> 'evidence_id'), v_now, null);
+    result := 'reopened';
+  end if;
+  hot := cs.hot(v_run);
+end $$;
+--> statement-breakpoint
+
+-- The sweeper's claim: due runs, skipping those that somebody works on, with wake_at moved on so that the next sweep leaves them alone.
+-- The pause doubles with the time since the last commit, between the two bounds.
+create function cs.claim_due(p_limit int, p_rehint_min_ms double precision, p_rehint_max_ms double precision, p_sweep_grace_ms double precision)
+returns table (run_id uuid, hot cs.hot_row, overdue text, attempt_id text)
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_service text := cs.require_service('reconciler');
+  v_now timestamptz := cs.clock();
+begin
+  return query
+  with due as (
+    select r.run_id from cs.run r where r.wake_at <= v_now order by r.wake_at limit p_limit for update skip locked),
+  moved as (
+    update cs.run r set wake_at = v_now + greatest(cs.ms(p_rehint_min_ms), least(cs.ms(p_rehint_max_ms), v_now - r.committed_at))
+      from due where r.run_id = due.run_id returning r.*)
+  select m.run_id, cs.hot(m.*::cs.run),
+    case when m.state = 'executing' then case when a.call_deadline + cs.ms(p_sweep_grace_ms) <= v_now then 'attempt' end
+         when m.run_deadline <= v_now and m.state in ('queued', 'preflight', 'collecting', 'proposed', 'awaiting_approval', 'verifying') then 'run'
+         when m.state = 'awaiting_approval' and m.approval_expires_at <= v_now then 'approval' end,
+    a.attempt_id
+  from moved m left join cs.attempt a on m.state = 'executing' and a.run_id = m.run_id and a.status = 'started';
+end $$;
+--> statement-breakpoint
+
+-- Moves wake_at of an unchanged revision; no event.
+create function cs.defer(p_run uuid, p_expected int, p_wake_in_ms double precision) returns boolean
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+begin
+  perform cs.require_service('preflight', 'executor', 'verifier', 'reconciler');
+  update cs.run set wake_at = case when state = 'awaiting_approval' then least(cs.clock() + cs.ms(p_wake_in_ms), approval_expires_at) else cs.clock() + cs.ms(p_wake_in_ms) end
+   where run_id = p_run and revision = p_expected and (wake_at is not null or p_wake_in_ms is not null);
+  return found;
+end $$;
+--> statement-breakpoint
+
+create function cs.instance_beat(p_instance text) returns void
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+declare v_service text := cs.require_service('preflight', 'executor', 'verifier', 'reconciler', 'api');
+begin
+  insert into cs.executor_instance as i (instance_id, service, started_at, beat_at) values (p_instance, v_service, cs.clock(), cs.clock())
+  on conflict (instance_id) do update set beat_at = excluded.beat_at where i.service = v_service and i.ended_at is null;
+end $$;
+--> statement-breakpoint
+
+create function cs.set_hold(p_tenant text, p_principal text, p_scope text, p_reason text) returns void
+language plpgsql security definer set search_path = cs, pg_temp
+as $$
+begin
+  perform cs.require_service('api');
+  if p_reason is null then
+    delete from cs.hold where scope = p_scope;
+  else
+    insert into cs.hold (scope, reason, set_by, set_at) values (p_scope, p_reason, p_principal, cs.clock())
+    on conflict (scope) do update set reason = excluded.reason, set_by = excluded.set_by, set_at = excluded.set_at;
+  end if;
+  perform cs.write_audit(p_tenant, p_principal, null, 'set_hold', case when p_reason is null then 'released' else 'held' end, jsonb_build_object('scope', p_scope, 'reason', p_reason));
+end $$;
+--> statement-breakpoint
+
+-- Who holds this key. Nothing when it is unknown, revoked, expired or its principal disabled.
+create function cs.authenticate(p_key_id text, p_secret_hash text) returns table (tenant_id text, principal_id text, role text)
+language plpgsql stable security definer set search_path = cs, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform cs.require_service('api');
+  return query
+  select k.tenant_id, k.principal_id, k.role from cs.api_key k join cs.principal p using (principal_id)
+   where k.key_id = p_key_id and k.secret_hash = p_secret_hash and k.revoked_at is null and (k.expires_at is null or k.expires_at > cs.clock()) and p.disabled_at is null;
+end $$;

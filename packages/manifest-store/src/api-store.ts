@@ -1,0 +1,206 @@
+import {
+  type AuditEntry,
+  type CommitFacts,
+  type CommitOutcome,
+  type Digest,
+  type HotRow,
+  type LoadedRun,
+  type Manifest,
+  type NewRun,
+  type RunId,
+  runIdFromUuid,
+  type State,
+  type StoredEvent,
+  stopReason,
+  type Trigger,
+  uuidOfRunId,
+} from '@counterstamp/manifest-core';
+import { and, desc, eq, lt, sql as text } from 'drizzle-orm';
+import { drizzle } from 'drizzle-orm/postgres-js';
+import { answered, type Sql } from './connection.ts';
+import { hotRow } from './hot-row.ts';
+import { loadRun } from './load-run.ts';
+import { run, runEvent } from './schema.ts';
+import { recordAudit } from './worker-store.ts';
+
+export const ROLES = ['requester', 'approver', 'operator', 'auditor'] as const;
+export type Role = (typeof ROLES)[number];
+export interface Principal {
+  tenant_id: string;
+  principal_id: string;
+  role: Role;
+}
+
+export type CreateOutcome =
+  | { kind: 'created' | 'existing'; row: HotRow }
+  | { kind: 'idempotency_conflict'; run_id: RunId | null }
+  | { kind: 'supersedes_invalid' }
+  | { kind: 'principal_unknown' };
+
+export interface DecisionCommit {
+  run_id: RunId;
+  approval_id: string;
+  decision_id: string;
+  decision: 'approve' | 'reject';
+  method: 'dev_key';
+  approval_digest: Digest;
+  action_digest: Digest;
+  action_revision: number;
+  reason: string | null;
+}
+export type DecisionResult =
+  | 'recorded'
+  | 'repeated'
+  | 'already_decided'
+  | 'approval_expired'
+  | 'digest_mismatch'
+  | 'not_awaiting_approval'
+  | 'run_not_found'
+  | 'approval_not_found'
+  | 'not_an_approver'
+  | 'self_approval';
+export type StoredDecision = Pick<NonNullable<Manifest['approval']>['decisions'][number], 'decision_id' | 'decision' | 'principal_id' | 'method' | 'decided_at' | 'reason'>;
+export interface DecisionOutcome {
+  result: DecisionResult;
+  /** What is recorded for this approval now, oldest first. */
+  decided: StoredDecision[];
+  /** Null when there is no such run. */
+  row: HotRow | null;
+}
+
+/** One line of a list. */
+export interface RunSummary {
+  run_id: RunId;
+  request_id: string;
+  generation: number;
+  workflow: string;
+  state: State;
+  state_since: string;
+  revision: number;
+  created_at: string;
+  stop_reason: Manifest['stop_reason'];
+  parked_reason: string | null;
+}
+
+/** The api's store: every call names the tenant and the principal, and the database compares both with the row. */
+export interface ApiStore {
+  authenticate(key_id: string, secret_hash: Digest): Promise<Principal | undefined>;
+  createRun(created: NewRun): Promise<CreateOutcome>;
+  load(tenant: string, run_id: RunId): Promise<LoadedRun | undefined>;
+  /** Newest first. `before`: the last run of the page before. */
+  list(tenant: string, filter: { state?: State; before?: RunId; limit: number }): Promise<RunSummary[]>;
+  events(tenant: string, run_id: RunId): Promise<StoredEvent[] | undefined>;
+  commit(
+    who: Principal,
+    commit: { run_id: RunId; expected: number; from: State; on: Trigger; to: State; facts: CommitFacts; wake_in_ms: number | null },
+  ): Promise<CommitOutcome>;
+  decide(who: Principal, decision: DecisionCommit, leaseMs: number): Promise<DecisionOutcome>;
+  audit(entry: AuditEntry): Promise<void>;
+  beat(instance_id: string): Promise<void>;
+  ping(): Promise<void>;
+}
+
+const json = (value: unknown) => JSON.stringify(value);
+
+export function createApiStore(sql: Sql): ApiStore {
+  const db = drizzle({ client: sql });
+  const instant = (column: typeof run.created_at | typeof run.state_since | typeof runEvent.at) => text<string>`cs.iso(${column})`;
+
+  return {
+    async authenticate(key_id, secret_hash) {
+      const [row] = await answered(sql<Principal[]>`select tenant_id, principal_id, role from cs.authenticate(${key_id}, ${secret_hash})`);
+      return row;
+    },
+
+    async createRun({ run_id, tenant_id, principal_id, supersedes, ...created }) {
+      const body = { ...created, run_id: uuidOfRunId(run_id), supersedes: supersedes === null ? null : uuidOfRunId(supersedes) };
+      const [row] = await answered(sql<{ result: CreateOutcome['kind']; id: string | null }[]>`
+        select result, run_id as id, (hot).* from cs.create_run(${tenant_id}, ${principal_id}, ${json(body)}::text::jsonb)`);
+      if (row === undefined) throw new Error('create_run returned nothing');
+      const id = row.id === null ? null : runIdFromUuid(row.id);
+      if (row.result === 'idempotency_conflict') return { kind: row.result, run_id: id };
+      if (row.result === 'supersedes_invalid' || row.result === 'principal_unknown') return { kind: row.result };
+      if (id === null) throw new Error('create_run returned no run');
+      return { kind: row.result, row: hotRow(id, row) };
+    },
+
+    load: (tenant, run_id) => loadRun(sql, run_id, tenant),
+
+    async list(tenant, { state, before, limit }) {
+      const rows = await answered(
+        db
+          .select({
+            run_id: run.run_id,
+            request_id: run.request_id,
+            generation: run.generation,
+            workflow: run.workflow,
+            state: run.state,
+            state_since: instant(run.state_since),
+            revision: run.revision,
+            created_at: instant(run.created_at),
+            stop_reason: run.stop_reason,
+            parked_reason: run.parked_reason,
+          })
+          .from(run)
+          .where(
+            and(
+              eq(run.tenant_id, tenant),
+              state === undefined ? undefined : eq(run.state, state),
+              before === undefined ? undefined : lt(run.run_id, uuidOfRunId(before)),
+            ),
+          )
+          .orderBy(desc(run.run_id))
+          .limit(limit),
+      );
+      return rows.map((row) => ({ ...row, run_id: runIdFromUuid(row.run_id), state: row.state as State, stop_reason: row.stop_reason as Manifest['stop_reason'] }));
+    },
+
+    async events(tenant, run_id) {
+      const rows = await answered(
+        db
+          .select({
+            revision: runEvent.revision,
+            from: runEvent.from_state,
+            to: runEvent.to_state,
+            trigger: runEvent.trigger,
+            actor: runEvent.actor,
+            at: instant(runEvent.at),
+            at_us: text<string>`cs.microseconds(${runEvent.at})::text`,
+            payload: runEvent.payload,
+            payload_digest: runEvent.payload_digest,
+            previous_hash: runEvent.previous_hash,
+            hash: runEvent.hash,
+          })
+          .from(runEvent)
+          .innerJoin(run, eq(run.run_id, runEvent.run_id))
+          .where(and(eq(runEvent.run_id, uuidOfRunId(run_id)), eq(run.tenant_id, tenant)))
+          .orderBy(runEvent.revision),
+      );
+      return rows.length === 0 ? undefined : rows.map((row) => ({ run_id, ...row }));
+    },
+
+    async commit(who, { run_id, expected, from, on, to, facts, wake_in_ms }) {
+      const [row] = await answered(sql`
+        select * from cs.commit_stage(${who.tenant_id}, ${who.principal_id}, null, ${uuidOfRunId(run_id)}::uuid, ${expected}, ${from}, ${on}, ${to},
+          ${json(facts)}::text::jsonb, ${wake_in_ms})`);
+      return row === undefined ? { kind: 'stale_revision' } : { kind: 'committed', row: hotRow(run_id, row) };
+    },
+
+    async decide(who, { run_id, ...decision }, leaseMs) {
+      const body = { ...decision, rejected_reason: stopReason('approval_rejected'), expired_reason: stopReason('approval_expired') };
+      const [row] = await answered(sql<{ result: DecisionResult; decided: StoredDecision[]; revision: number | null }[]>`
+        select result, decided, (hot).* from cs.commit_decision(${who.tenant_id}, ${who.principal_id}, ${uuidOfRunId(run_id)}::uuid,
+          ${json(body)}::text::jsonb, ${leaseMs})`);
+      if (row === undefined) throw new Error('commit_decision returned nothing');
+      return { result: row.result, decided: row.decided ?? [], row: row.revision === null ? null : hotRow(run_id, row) };
+    },
+
+    audit: (entry) => recordAudit(sql, entry),
+    async beat(instance_id) {
+      await answered(sql`select cs.instance_beat(${instance_id})`);
+    },
+    async ping() {
+      await answered(sql`select 1`);
+    },
+  };
+}

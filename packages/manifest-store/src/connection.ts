@@ -1,0 +1,37 @@
+import postgres from 'postgres';
+
+export type Sql = postgres.Sql;
+
+/** The database did not answer, or the connection broke. During a commit the outcome is unknown: reload before acting. */
+export class StoreUnavailable extends Error {
+  override readonly name = 'StoreUnavailable';
+}
+
+/** SQLSTATE classes and driver codes after which nothing is known about the statement that was under way. */
+const UNAVAILABLE = /^(08|57|53|58|XX)|^(CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
+
+/**
+ * Opens a pool. Statements run as prepared ones: one round trip each.
+ * @param max connections at most; a worker needs few, since each commit is one statement.
+ */
+export function connect(url: string, options: { max?: number; applicationName: string }): Sql {
+  return postgres(url, {
+    max: options.max ?? 5,
+    connect_timeout: 5,
+    keep_alive: 15,
+    fetch_types: false,
+    onnotice: () => undefined,
+    connection: { application_name: options.applicationName, TimeZone: 'UTC' },
+  });
+}
+
+/** Runs a statement; failures of the connection become `StoreUnavailable`, everything else is a bug and passes through. */
+export async function answered<T>(query: PromiseLike<T>): Promise<T> {
+  try {
+    return await query;
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    if (UNAVAILABLE.test(code)) throw new StoreUnavailable(`the database does not answer (${code})`, { cause: error });
+    throw error;
+  }
+}

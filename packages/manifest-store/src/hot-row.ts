@@ -1,0 +1,19 @@
+import { type HotRow, Proposer, Revision, type RunId, STATES } from '@counterstamp/manifest-core';
+import { z } from 'zod';
+
+const Columns = z.object({
+  revision: Revision,
+  state: z.enum(STATES),
+  proposer: Proposer,
+  has_pending_proposal: z.boolean(),
+  evidence_complete: z.boolean(),
+  decisions_sufficient: z.boolean(),
+  retry_allowed: z.boolean(),
+  parked_reason: z.string().nullable(),
+  wake_at: z.string().nullable(),
+});
+
+/** Parses what a commit function returned of the row. */
+export function hotRow(run_id: RunId, columns: unknown): HotRow {
+  return { run_id, ...Columns.parse(columns) };
+}

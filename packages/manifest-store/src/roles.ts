@@ -1,0 +1,89 @@
+import { createHmac } from 'node:crypto';
+import { SERVICES, type Service } from '@counterstamp/manifest-core';
+import type { Sql } from './connection.ts';
+
+/** Roles are cluster-wide, hence the prefix: two installations in one cluster must not share logins. */
+export const DEFAULT_ROLE_PREFIX = 'cs_';
+const PREFIX = /^[a-z][a-z0-9_]{0,30}$/;
+
+export function roleName(prefix: string, service: Service): string {
+  if (!PREFIX.test(prefix)) throw new RangeError(`role prefix ${JSON.stringify(prefix)} must be lower-case letters, digits and _`);
+  return `${prefix}${service}`;
+}
+
+/** Password of a service's role, derived from one secret. For development; production gives each service its own URL. */
+export function derivedPassword(secret: string, role: string): string {
+  return createHmac('sha256', secret).update(`cs.role-password.v1\0${role}`).digest('base64url');
+}
+
+/** URL under which a service logs in: the owner's server and database, its own role and derived password. */
+export function serviceUrl(ownerUrl: string, service: Service, secret: string, prefix: string = DEFAULT_ROLE_PREFIX): string {
+  const url = new URL(ownerUrl);
+  const role = roleName(prefix, service);
+  url.username = role;
+  url.password = derivedPassword(secret, role);
+  return url.href;
+}
+
+/** Functions that each service may call; everything else is refused by Postgres. */
+export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
+  api: ['create_run', 'commit_stage', 'commit_decision', 'record_audit', 'instance_beat', 'set_hold', 'authenticate'],
+  preflight: ['commit_stage', 'defer', 'record_audit', 'instance_beat'],
+  executor: ['commit_stage', 'commit_dispatch', 'append_evidence', 'defer', 'record_audit', 'instance_beat'],
+  verifier: ['commit_stage', 'defer', 'record_audit', 'instance_beat'],
+  reconciler: ['commit_stage', 'append_evidence', 'claim_due', 'defer', 'record_audit', 'instance_beat'],
+};
+
+/** Pure helpers that reads use. */
+const HELPERS = ['clock', 'iso', 'microseconds', 'caller_service'];
+
+/** Key material is the owner's and `authenticate`'s alone. */
+const UNREADABLE = ['api_key', 'service_login'];
+
+/**
+ * The statements that create the service roles, for `migrate` to run or, where the owner may not create roles, for an administrator to read
+ * (`migrate --print-roles`). Timeouts and isolation hang on the role, so that they survive a pooler.
+ */
+export function roleStatements(prefix: string, database: string, passwordOf: (role: string) => string): string[] {
+  return SERVICES.flatMap((service) => {
+    const role = roleName(prefix, service);
+    const password = passwordOf(role).replaceAll("'", "''");
+    return [
+      `do $$ begin create role ${role} login; exception when duplicate_object then null; end $$`,
+      `alter role ${role} login nosuperuser nocreatedb nocreaterole noinherit password '${password}'`,
+      `alter role ${role} set default_transaction_isolation = 'read committed'`,
+      `alter role ${role} set synchronous_commit = on`,
+      `alter role ${role} set statement_timeout = '10s'`,
+      `alter role ${role} set lock_timeout = '5s'`,
+      `alter role ${role} set idle_in_transaction_session_timeout = '5s'`,
+      `alter role ${role} set timezone = 'UTC'`,
+      `grant connect on database "${database.replaceAll('"', '""')}" to ${role}`,
+    ];
+  });
+}
+
+/** Grants inside the database: reads of tables, EXECUTE one by one, nothing else. Idempotent; run by the owner after every migration. */
+export async function applyGrants(sql: Sql, prefix: string): Promise<void> {
+  const roles = SERVICES.map((service) => ({ service, role: roleName(prefix, service) }));
+  const statements = [
+    'revoke all on schema cs from public',
+    'revoke all on all tables in schema cs from public',
+    'revoke execute on all functions in schema cs from public',
+    ...roles.flatMap(({ service, role }) => [
+      `revoke all on all tables in schema cs from ${role}`,
+      `revoke execute on all functions in schema cs from ${role}`,
+      `grant usage on schema cs to ${role}`,
+      `grant select on all tables in schema cs to ${role}`,
+      ...UNREADABLE.map((table) => `revoke select on cs.${table} from ${role}`),
+      ...[...GRANTS[service], ...HELPERS].map((name) => `grant execute on function cs.${name} to ${role}`),
+    ]),
+  ];
+  await sql.begin(async (tx) => {
+    await tx.unsafe(statements.join(';\n'));
+    for (const { service, role } of roles) {
+      await tx`insert into cs.service_login (login, service) values (${role}, ${service}) on conflict (login) do update set service = excluded.service`;
+    }
+  });
+}
+
+

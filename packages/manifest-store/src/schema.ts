@@ -1,0 +1,410 @@
+import { sql } from 'drizzle-orm';
+import {
+  bigserial,
+  boolean,
+  check,
+  customType,
+  index,
+  integer,
+  jsonb,
+  pgSchema,
+  primaryKey,
+  smallint,
+  text,
+  timestamp,
+  unique,
+  uniqueIndex,
+  uuid,
+} from 'drizzle-orm/pg-core';
+
+const bytea = customType<{ data: Uint8Array }>({ dataType: () => 'bytea' });
+/** UTC instants with microseconds, read as text: a JavaScript Date would cut them to milliseconds. */
+const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 6, mode: 'string' });
+const counter = (name: string) => smallint(name).notNull().default(0);
+
+/** Everything of ours lives in one schema; functions, triggers and roles that Drizzle has no words for are in migrations/. */
+export const cs = pgSchema('cs');
+
+/** The hot row: narrow, rewritten by every commit. Facts that are written once live in the tables below. */
+export const run = cs.table(
+  'run',
+  {
+    run_id: uuid('run_id').primaryKey(),
+    tenant_id: text('tenant_id').notNull(),
+    request_id: text('request_id').notNull(),
+    generation: integer('generation').notNull(),
+    supersedes: uuid('supersedes'),
+    workflow: text('workflow').notNull(),
+    workflow_version: integer('workflow_version').notNull(),
+    connector: text('connector').notNull(),
+    connector_version: text('connector_version').notNull(),
+    proposer: text('proposer').notNull(),
+    requested_by: text('requested_by').notNull(),
+    created_at: instant('created_at').notNull(),
+    state: text('state').notNull(),
+    state_since: instant('state_since').notNull(),
+    committed_at: instant('committed_at').notNull(),
+    revision: integer('revision').notNull(),
+    action_revision: integer('action_revision'),
+    read_failures: counter('read_failures'),
+    proposal_cycles: counter('proposal_cycles'),
+    verification_waits: counter('verification_waits'),
+    look_ups: counter('look_ups'),
+    attempts: counter('attempts'),
+    not_sent_retries: counter('not_sent_retries'),
+    evidence_round: counter('evidence_round'),
+    evidence_complete: boolean('evidence_complete').notNull().default(false),
+    has_pending_proposal: boolean('has_pending_proposal').notNull().default(false),
+    decisions_sufficient: boolean('decisions_sufficient').notNull().default(false),
+    retry_allowed: boolean('retry_allowed').notNull().default(false),
+    run_deadline: instant('run_deadline').notNull(),
+    approval_id: text('approval_id'),
+    approval_expires_at: instant('approval_expires_at'),
+    wake_at: instant('wake_at'),
+    parked_reason: text('parked_reason'),
+    stop_reason: jsonb('stop_reason'),
+    resource_key: text('resource_key'),
+    in_flight_key: text('in_flight_key'),
+    chain_head: text('chain_head').notNull(),
+    trace_context: text('trace_context'),
+  },
+  (t) => [
+    unique('run_request_generation').on(t.tenant_id, t.request_id, t.generation),
+    index('run_wake').on(t.wake_at).where(sql`wake_at is not null`),
+    index('run_parked').on(t.run_id).where(sql`parked_reason is not null`),
+    index('run_tenant_state').on(t.tenant_id, t.state, t.run_id),
+    uniqueIndex('run_in_flight').on(t.in_flight_key).where(sql`in_flight_key is not null`),
+    index('run_resource_in_doubt')
+      .on(t.resource_key)
+      .where(sql`state in ('executing', 'needs_reconciliation')`),
+    check('run_revision_positive', sql`revision >= 1`),
+    check('run_supersedes_generation', sql`(generation = 1) = (supersedes is null)`),
+    check(
+      'run_state_known',
+      sql`state in ('queued', 'preflight', 'collecting', 'proposed', 'awaiting_approval', 'executing', 'verifying', 'completed', 'rejected', 'expired', 'failed', 'needs_reconciliation')`,
+    ),
+    check(
+      'run_due_or_parked',
+      sql`state in ('completed', 'rejected', 'expired', 'failed') or wake_at is not null or parked_reason is not null`,
+    ),
+    check(
+      'run_stop_reason_iff_stopped',
+      sql`(stop_reason is not null) = (state in ('rejected', 'expired', 'failed', 'needs_reconciliation'))`,
+    ),
+    check('run_stop_reason_shape', sql`stop_reason is null or (stop_reason ? 'code' and stop_reason ? 'message')`),
+    check('run_parked_only_in_doubt', sql`parked_reason is null or state = 'needs_reconciliation'`),
+    check('run_retry_only_in_doubt', sql`not retry_allowed or (state = 'needs_reconciliation' and parked_reason is null)`),
+    check('run_executing_holds_resource', sql`state <> 'executing' or in_flight_key is not null`),
+    check(
+      'run_in_flight_only_in_doubt',
+      sql`in_flight_key is null or state in ('executing', 'needs_reconciliation')`,
+    ),
+    check(
+      'run_action_before_approval',
+      sql`state not in ('awaiting_approval', 'executing', 'verifying', 'completed', 'needs_reconciliation') or action_revision is not null`,
+    ),
+    check(
+      'run_attempt_before_effect',
+      sql`state not in ('executing', 'verifying', 'completed', 'needs_reconciliation') or attempts >= 1`,
+    ),
+    check('run_approval_within_run', sql`approval_expires_at is null or approval_expires_at <= run_deadline`),
+  ],
+);
+
+/** What was asked: insert-only. `input_canonical` is the authority, `input` is for queries. */
+export const runInput = cs.table('run_input', {
+  run_id: uuid('run_id')
+    .primaryKey()
+    .references(() => run.run_id),
+  input_canonical: text('input_canonical').notNull(),
+  input: jsonb('input').notNull(),
+  body_digest: text('body_digest').notNull(),
+  allowed_operations: text('allowed_operations').array().notNull(),
+  context: jsonb('context').notNull(),
+});
+
+/** A recorded fact's provenance. The chain commits to `facts_digest`, which is salted; the values live in `evidence_value`. */
+export const evidence = cs.table(
+  'evidence',
+  {
+    evidence_id: text('evidence_id').primaryKey(),
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    revision: integer('revision').notNull(),
+    round: smallint('round').notNull(),
+    kind: text('kind').notNull(),
+    source_ref: text('source_ref').notNull(),
+    observed_at: instant('observed_at').notNull(),
+    version_marker: text('version_marker'),
+    trusted: boolean('trusted').notNull(),
+    facts_digest: text('facts_digest').notNull(),
+    attempt_id: text('attempt_id'),
+  },
+  (t) => [
+    index('evidence_run').on(t.run_id),
+    uniqueIndex('evidence_once_per_attempt').on(t.attempt_id, t.kind).where(sql`attempt_id is not null`),
+  ],
+);
+
+/** Values that may be personal: the one table whose rows may be deleted. */
+export const evidenceValue = cs.table('evidence_value', {
+  evidence_id: text('evidence_id')
+    .primaryKey()
+    .references(() => evidence.evidence_id),
+  salt: text('salt').notNull(),
+  facts_canonical: text('facts_canonical').notNull(),
+});
+
+export const proposal = cs.table(
+  'proposal',
+  {
+    proposal_id: text('proposal_id').primaryKey(),
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    revision: integer('revision').notNull(),
+    author: text('author').notNull(),
+    author_kind: text('author_kind').notNull(),
+    body_canonical: text('body_canonical').notNull(),
+    body_digest: text('body_digest').notNull(),
+  },
+  (t) => [index('proposal_run').on(t.run_id), check('proposal_author_kind', sql`author_kind in ('rules', 'model', 'external')`)],
+);
+
+export const proposalRefusal = cs.table('proposal_refusal', {
+  proposal_id: text('proposal_id')
+    .primaryKey()
+    .references(() => proposal.proposal_id),
+  run_id: uuid('run_id').notNull(),
+  revision: integer('revision').notNull(),
+  code: text('code').notNull(),
+  message: text('message').notNull(),
+});
+
+/** The exact payload. `action_canonical` is what is digested, shown, sent and compared; `action` is for queries, checked equal on insert. */
+export const action = cs.table(
+  'action',
+  {
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    action_revision: integer('action_revision').notNull(),
+    action_canonical: text('action_canonical').notNull(),
+    action: jsonb('action').notNull(),
+    action_digest: text('action_digest').notNull(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.run_id, t.action_revision] }),
+    check('action_json_is_canonical', sql`action = action_canonical::jsonb`),
+    check(
+      'action_digest_is_of_bytes',
+      sql`action_digest = 'sha256:' || encode(sha256('cs.action.v1'::bytea || '\\x00'::bytea || convert_to(action_canonical, 'UTF8')), 'hex')`,
+    ),
+  ],
+);
+
+/** What was asked of the approvers: frozen. `approval_digest` over `canonical` is what is decided. */
+export const approvalRequest = cs.table(
+  'approval_request',
+  {
+    approval_id: text('approval_id').primaryKey(),
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    action_revision: integer('action_revision').notNull(),
+    action_digest: text('action_digest').notNull(),
+    canonical: text('canonical').notNull(),
+    approval_digest: text('approval_digest').notNull(),
+    display: jsonb('display').notNull(),
+    policy: text('policy').notNull(),
+    policy_version: integer('policy_version').notNull(),
+    policy_rule: text('policy_rule').notNull(),
+    approvals_required: smallint('approvals_required').notNull(),
+    expires_at: instant('expires_at').notNull(),
+    nonce: text('nonce').notNull(),
+  },
+  (t) => [
+    unique('approval_request_action').on(t.run_id, t.action_revision),
+    check('approval_request_asks_somebody', sql`approvals_required >= 1`),
+    check(
+      'approval_request_digest_is_of_bytes',
+      sql`approval_digest = 'sha256:' || encode(sha256('cs.approval.v1'::bytea || '\\x00'::bytea || convert_to(canonical, 'UTF8')), 'hex')`,
+    ),
+  ],
+);
+
+export const decision = cs.table(
+  'decision',
+  {
+    decision_id: text('decision_id').primaryKey(),
+    approval_id: text('approval_id')
+      .notNull()
+      .references(() => approvalRequest.approval_id),
+    run_id: uuid('run_id').notNull(),
+    revision: integer('revision').notNull(),
+    decision: text('decision').notNull(),
+    principal_id: text('principal_id').notNull(),
+    method: text('method').notNull(),
+    action_digest: text('action_digest').notNull(),
+    action_revision: integer('action_revision').notNull(),
+    approval_digest: text('approval_digest').notNull(),
+    decided_at: instant('decided_at').notNull(),
+    reason: text('reason'),
+  },
+  (t) => [
+    unique('decision_once_per_person').on(t.approval_id, t.principal_id),
+    index('decision_run').on(t.run_id),
+    check('decision_known', sql`decision in ('approve', 'reject')`),
+    check('decision_method_known', sql`method in ('dev_key', 'passkey')`),
+  ],
+);
+
+/** Written in the transaction that dispatches, before any byte leaves; closed once. */
+export const attempt = cs.table(
+  'attempt',
+  {
+    attempt_id: text('attempt_id').primaryKey(),
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    n: smallint('n').notNull(),
+    revision: integer('revision').notNull(),
+    action_digest: text('action_digest').notNull(),
+    request_bytes: bytea('request_bytes').notNull(),
+    request_digest: text('request_digest').notNull(),
+    idempotency_key: text('idempotency_key').notNull(),
+    instance_id: text('instance_id').notNull(),
+    started_at: instant('started_at').notNull(),
+    call_deadline: instant('call_deadline').notNull(),
+    status: text('status').notNull().default('started'),
+    provider_ref: text('provider_ref'),
+    response: jsonb('response'),
+    closed_at: instant('closed_at'),
+  },
+  (t) => [
+    unique('attempt_n').on(t.run_id, t.n),
+    check('attempt_status_known', sql`status in ('started', 'succeeded', 'rejected', 'not_sent', 'uncertain')`),
+    check('attempt_closed_iff_ended', sql`(status = 'started') = (closed_at is null)`),
+    check('attempt_deadline_after_start', sql`call_deadline > started_at`),
+    check(
+      'attempt_digest_is_of_bytes',
+      sql`request_digest = 'sha256:' || encode(sha256('cs.request-bytes.v1'::bytea || '\\x00'::bytea || request_bytes), 'hex')`,
+    ),
+  ],
+);
+
+/** What an own read of the business record showed. */
+export const observation = cs.table(
+  'observation',
+  {
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    revision: integer('revision').notNull(),
+    at: instant('at').notNull(),
+    kind: text('kind').notNull(),
+    provider_ref: text('provider_ref'),
+    body: jsonb('body').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.run_id, t.revision] })],
+);
+
+/** The history: one event per revision, chained by hash, append-only. */
+export const runEvent = cs.table(
+  'run_event',
+  {
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    revision: integer('revision').notNull(),
+    from_state: text('from_state'),
+    to_state: text('to_state').notNull(),
+    trigger: text('trigger').notNull(),
+    actor: text('actor').notNull(),
+    at: instant('at').notNull(),
+    payload: text('payload').notNull(),
+    payload_digest: text('payload_digest').notNull(),
+    previous_hash: text('previous_hash'),
+    hash: text('hash').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.run_id, t.revision] })],
+);
+
+/** Refused tries and late clicks: what happened without changing a run. */
+export const auditEvent = cs.table(
+  'audit_event',
+  {
+    audit_id: bigserial('audit_id', { mode: 'number' }).primaryKey(),
+    at: instant('at').notNull(),
+    tenant_id: text('tenant_id'),
+    principal_id: text('principal_id'),
+    run_id: uuid('run_id'),
+    what: text('what').notNull(),
+    code: text('code').notNull(),
+    detail: jsonb('detail').notNull(),
+  },
+  (t) => [index('audit_event_run').on(t.run_id).where(sql`run_id is not null`), index('audit_event_tenant').on(t.tenant_id, t.audit_id)],
+);
+
+export const principal = cs.table('principal', {
+  principal_id: text('principal_id').primaryKey(),
+  tenant_id: text('tenant_id').notNull(),
+  name: text('name').notNull(),
+  kind: text('kind').notNull(),
+  disabled_at: instant('disabled_at'),
+}, (t) => [
+  unique('principal_name').on(t.tenant_id, t.name),
+  check('principal_kind_known', sql`kind in ('person', 'service_account')`),
+]);
+
+/** The secret itself is never stored: `secret_hash` is SHA-256 over 256 random bits. */
+export const apiKey = cs.table('api_key', {
+  key_id: text('key_id').primaryKey(),
+  tenant_id: text('tenant_id').notNull(),
+  principal_id: text('principal_id').notNull().references(() => principal.principal_id),
+  role: text('role').notNull(),
+  secret_hash: text('secret_hash').notNull(),
+  created_at: instant('created_at').notNull(),
+  expires_at: instant('expires_at'),
+  revoked_at: instant('revoked_at'),
+}, () => [
+  check('api_key_role_known', sql`role in ('requester', 'approver', 'operator', 'auditor')`),
+]);
+
+export const executorInstance = cs.table('executor_instance', {
+  instance_id: text('instance_id').primaryKey(),
+  service: text('service').notNull(),
+  started_at: instant('started_at').notNull(),
+  beat_at: instant('beat_at').notNull(),
+  ended_at: instant('ended_at'),
+});
+
+/** A switched hold stops dispatches: for everything (`*`) or for one connector. */
+export const hold = cs.table('hold', {
+  scope: text('scope').primaryKey(),
+  reason: text('reason').notNull(),
+  set_by: text('set_by').notNull(),
+  set_at: instant('set_at').notNull(),
+});
+
+/** The legal moves as data; a test compares them with manifest-core's table. */
+export const legalMove = cs.table(
+  'legal_move',
+  {
+    from_state: text('from_state').notNull(),
+    trigger: text('trigger').notNull(),
+    to_state: text('to_state').notNull(),
+    services: text('services').array().notNull(),
+    facts: text('facts').array().notNull(),
+    counts: text('counts'),
+  },
+  (t) => [primaryKey({ columns: [t.from_state, t.trigger] })],
+);
+
+/** Which Postgres login is which service. Filled by `migrate` for the installation's role prefix. */
+export const serviceLogin = cs.table('service_login', {
+  login: text('login').primaryKey(),
+  service: text('service').notNull(),
+});
+
