@@ -59,7 +59,10 @@ export type DecisionResult =
   | 'approval_not_found'
   | 'not_an_approver'
   | 'self_approval';
-export type StoredDecision = Pick<NonNullable<Manifest['approval']>['decisions'][number], 'decision_id' | 'decision' | 'principal_id' | 'method' | 'decided_at' | 'reason'>;
+export type StoredDecision = Pick<
+  NonNullable<Manifest['approval']>['decisions'][number],
+  'decision_id' | 'decision' | 'principal_id' | 'method' | 'decided_at' | 'reason'
+>;
 export interface DecisionOutcome {
   result: DecisionResult;
   /** What is recorded for this approval now, oldest first. */
@@ -92,7 +95,15 @@ export interface ApiStore {
   events(tenant: string, run_id: RunId): Promise<StoredEvent[] | undefined>;
   commit(
     who: Principal,
-    commit: { run_id: RunId; expected: number; from: State; on: Trigger; to: State; facts: CommitFacts; wake_in_ms: number | null },
+    commit: {
+      run_id: RunId;
+      expected: number;
+      from: State;
+      on: Trigger;
+      to: State;
+      facts: CommitFacts;
+      wake_in_ms: number | null;
+    },
   ): Promise<CommitOutcome>;
   decide(who: Principal, decision: DecisionCommit, leaseMs: number): Promise<DecisionOutcome>;
   audit(entry: AuditEntry): Promise<void>;
@@ -104,16 +115,23 @@ const json = (value: unknown) => JSON.stringify(value);
 
 export function createApiStore(sql: Sql): ApiStore {
   const db = drizzle({ client: sql });
-  const instant = (column: typeof run.created_at | typeof run.state_since | typeof runEvent.at) => text<string>`cs.iso(${column})`;
+  const instant = (column: typeof run.created_at | typeof run.state_since | typeof runEvent.at) =>
+    text<string>`cs.iso(${column})`;
 
   return {
     async authenticate(key_id, secret_hash) {
-      const [row] = await answered(sql<Principal[]>`select tenant_id, principal_id, role from cs.authenticate(${key_id}, ${secret_hash})`);
+      const [row] = await answered(
+        sql<Principal[]>`select tenant_id, principal_id, role from cs.authenticate(${key_id}, ${secret_hash})`,
+      );
       return row;
     },
 
     async createRun({ run_id, tenant_id, principal_id, supersedes, ...created }) {
-      const body = { ...created, run_id: uuidOfRunId(run_id), supersedes: supersedes === null ? null : uuidOfRunId(supersedes) };
+      const body = {
+        ...created,
+        run_id: uuidOfRunId(run_id),
+        supersedes: supersedes === null ? null : uuidOfRunId(supersedes),
+      };
       const [row] = await answered(sql<{ result: CreateOutcome['kind']; id: string | null }[]>`
         select result, run_id as id, (hot).* from cs.create_run(${tenant_id}, ${principal_id}, ${json(body)}::text::jsonb)`);
       if (row === undefined) throw new Error('create_run returned nothing');
@@ -152,7 +170,12 @@ export function createApiStore(sql: Sql): ApiStore {
           .orderBy(desc(run.run_id))
           .limit(limit),
       );
-      return rows.map((row) => ({ ...row, run_id: runIdFromUuid(row.run_id), state: row.state as State, stop_reason: row.stop_reason as Manifest['stop_reason'] }));
+      return rows.map((row) => ({
+        ...row,
+        run_id: runIdFromUuid(row.run_id),
+        state: row.state as State,
+        stop_reason: row.stop_reason as Manifest['stop_reason'],
+      }));
     },
 
     async events(tenant, run_id) {
@@ -187,12 +210,22 @@ export function createApiStore(sql: Sql): ApiStore {
     },
 
     async decide(who, { run_id, ...decision }, leaseMs) {
-      const body = { ...decision, rejected_reason: stopReason('approval_rejected'), expired_reason: stopReason('approval_expired') };
-      const [row] = await answered(sql<{ result: DecisionResult; decided: StoredDecision[]; revision: number | null }[]>`
+      const body = {
+        ...decision,
+        rejected_reason: stopReason('approval_rejected'),
+        expired_reason: stopReason('approval_expired'),
+      };
+      const [row] = await answered(sql<
+        { result: DecisionResult; decided: StoredDecision[]; revision: number | null }[]
+      >`
         select result, decided, (hot).* from cs.commit_decision(${who.tenant_id}, ${who.principal_id}, ${uuidOfRunId(run_id)}::uuid,
           ${json(body)}::text::jsonb, ${leaseMs})`);
       if (row === undefined) throw new Error('commit_decision returned nothing');
-      return { result: row.result, decided: row.decided ?? [], row: row.revision === null ? null : hotRow(run_id, row) };
+      return {
+        result: row.result,
+        decided: row.decided ?? [],
+        row: row.revision === null ? null : hotRow(run_id, row),
+      };
     },
 
     audit: (entry) => recordAudit(sql, entry),

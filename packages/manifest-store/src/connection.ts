@@ -8,7 +8,8 @@ export class StoreUnavailable extends Error {
 }
 
 /** SQLSTATE classes and driver codes after which nothing is known about the statement that was under way. */
-const UNAVAILABLE = /^(08|57|53|58|XX)|^(CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
+const UNAVAILABLE =
+  /^(08|57|53|58|XX)|^(CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
 
 /**
  * Opens a pool. Statements run as prepared ones: one round trip each.

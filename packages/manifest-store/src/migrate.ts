@@ -58,17 +58,22 @@ export async function pendingMigrations(ownerUrl: string): Promise<string[]> {
 }
 
 async function appliedCount(sql: postgres.Sql): Promise<number> {
-  const [table] = await sql<{ name: string | null }[]>`select to_regclass('cs_migrations.__drizzle_migrations')::text as name`;
+  const [table] = await sql<
+    { name: string | null }[]
+  >`select to_regclass('cs_migrations.__drizzle_migrations')::text as name`;
   if (table?.name == null) return 0;
   const [row] = await sql<{ count: number }[]>`select count(*)::int as count from cs_migrations.__drizzle_migrations`;
   return row?.count ?? 0;
 }
 
 function readJournal(): { tag: string; when: number }[] {
-  const { entries } = JSON.parse(readFileSync(`${MIGRATIONS}/meta/_journal.json`, 'utf8')) as { entries: { tag: string; when: number }[] };
+  const { entries } = JSON.parse(readFileSync(`${MIGRATIONS}/meta/_journal.json`, 'utf8')) as {
+    entries: { tag: string; when: number }[];
+  };
   for (const [index, entry] of entries.entries()) {
     const previous = entries[index - 1];
-    if (previous !== undefined && entry.when <= previous.when) throw new Error(`migration ${entry.tag} is dated before ${previous.tag} and would be skipped`);
+    if (previous !== undefined && entry.when <= previous.when)
+      throw new Error(`migration ${entry.tag} is dated before ${previous.tag} and would be skipped`);
   }
   return entries;
 }

@@ -7,7 +7,8 @@ export const DEFAULT_ROLE_PREFIX = 'cs_';
 const PREFIX = /^[a-z][a-z0-9_]{0,30}$/;
 
 export function roleName(prefix: string, service: Service): string {
-  if (!PREFIX.test(prefix)) throw new RangeError(`role prefix ${JSON.stringify(prefix)} must be lower-case letters, digits and _`);
+  if (!PREFIX.test(prefix))
+    throw new RangeError(`role prefix ${JSON.stringify(prefix)} must be lower-case letters, digits and _`);
   return `${prefix}${service}`;
 }
 
@@ -17,7 +18,12 @@ export function derivedPassword(secret: string, role: string): string {
 }
 
 /** URL under which a service logs in: the owner's server and database, its own role and derived password. */
-export function serviceUrl(ownerUrl: string, service: Service, secret: string, prefix: string = DEFAULT_ROLE_PREFIX): string {
+export function serviceUrl(
+  ownerUrl: string,
+  service: Service,
+  secret: string,
+  prefix: string = DEFAULT_ROLE_PREFIX,
+): string {
   const url = new URL(ownerUrl);
   const role = roleName(prefix, service);
   url.username = role;
@@ -85,5 +91,3 @@ export async function applyGrants(sql: Sql, prefix: string): Promise<void> {
     }
   });
 }
-
-

@@ -74,9 +74,7 @@ export const run = cs.table(
     index('run_parked').on(t.run_id).where(sql`parked_reason is not null`),
     index('run_tenant_state').on(t.tenant_id, t.state, t.run_id),
     uniqueIndex('run_in_flight').on(t.in_flight_key).where(sql`in_flight_key is not null`),
-    index('run_resource_in_doubt')
-      .on(t.resource_key)
-      .where(sql`state in ('executing', 'needs_reconciliation')`),
+    index('run_resource_in_doubt').on(t.resource_key).where(sql`state in ('executing', 'needs_reconciliation')`),
     check('run_revision_positive', sql`revision >= 1`),
     check('run_supersedes_generation', sql`(generation = 1) = (supersedes is null)`),
     check(
@@ -93,12 +91,12 @@ export const run = cs.table(
     ),
     check('run_stop_reason_shape', sql`stop_reason is null or (stop_reason ? 'code' and stop_reason ? 'message')`),
     check('run_parked_only_in_doubt', sql`parked_reason is null or state = 'needs_reconciliation'`),
-    check('run_retry_only_in_doubt', sql`not retry_allowed or (state = 'needs_reconciliation' and parked_reason is null)`),
-    check('run_executing_holds_resource', sql`state <> 'executing' or in_flight_key is not null`),
     check(
-      'run_in_flight_only_in_doubt',
-      sql`in_flight_key is null or state in ('executing', 'needs_reconciliation')`,
+      'run_retry_only_in_doubt',
+      sql`not retry_allowed or (state = 'needs_reconciliation' and parked_reason is null)`,
     ),
+    check('run_executing_holds_resource', sql`state <> 'executing' or in_flight_key is not null`),
+    check('run_in_flight_only_in_doubt', sql`in_flight_key is null or state in ('executing', 'needs_reconciliation')`),
     check(
       'run_action_before_approval',
       sql`state not in ('awaiting_approval', 'executing', 'verifying', 'completed', 'needs_reconciliation') or action_revision is not null`,
@@ -169,7 +167,10 @@ export const proposal = cs.table(
     body_canonical: text('body_canonical').notNull(),
     body_digest: text('body_digest').notNull(),
   },
-  (t) => [index('proposal_run').on(t.run_id), check('proposal_author_kind', sql`author_kind in ('rules', 'model', 'external')`)],
+  (t) => [
+    index('proposal_run').on(t.run_id),
+    check('proposal_author_kind', sql`author_kind in ('rules', 'model', 'external')`),
+  ],
 );
 
 export const proposalRefusal = cs.table('proposal_refusal', {
@@ -344,33 +345,44 @@ export const auditEvent = cs.table(
     code: text('code').notNull(),
     detail: jsonb('detail').notNull(),
   },
-  (t) => [index('audit_event_run').on(t.run_id).where(sql`run_id is not null`), index('audit_event_tenant').on(t.tenant_id, t.audit_id)],
+  (t) => [
+    index('audit_event_run').on(t.run_id).where(sql`run_id is not null`),
+    index('audit_event_tenant').on(t.tenant_id, t.audit_id),
+  ],
 );
 
-export const principal = cs.table('principal', {
-  principal_id: text('principal_id').primaryKey(),
-  tenant_id: text('tenant_id').notNull(),
-  name: text('name').notNull(),
-  kind: text('kind').notNull(),
-  disabled_at: instant('disabled_at'),
-}, (t) => [
-  unique('principal_name').on(t.tenant_id, t.name),
-  check('principal_kind_known', sql`kind in ('person', 'service_account')`),
-]);
+export const principal = cs.table(
+  'principal',
+  {
+    principal_id: text('principal_id').primaryKey(),
+    tenant_id: text('tenant_id').notNull(),
+    name: text('name').notNull(),
+    kind: text('kind').notNull(),
+    disabled_at: instant('disabled_at'),
+  },
+  (t) => [
+    unique('principal_name').on(t.tenant_id, t.name),
+    check('principal_kind_known', sql`kind in ('person', 'service_account')`),
+  ],
+);
 
 /** The secret itself is never stored: `secret_hash` is SHA-256 over 256 random bits. */
-export const apiKey = cs.table('api_key', {
-  key_id: text('key_id').primaryKey(),
-  tenant_id: text('tenant_id').notNull(),
-  principal_id: text('principal_id').notNull().references(() => principal.principal_id),
-  role: text('role').notNull(),
-  secret_hash: text('secret_hash').notNull(),
-  created_at: instant('created_at').notNull(),
-  expires_at: instant('expires_at'),
-  revoked_at: instant('revoked_at'),
-}, () => [
-  check('api_key_role_known', sql`role in ('requester', 'approver', 'operator', 'auditor')`),
-]);
+export const apiKey = cs.table(
+  'api_key',
+  {
+    key_id: text('key_id').primaryKey(),
+    tenant_id: text('tenant_id').notNull(),
+    principal_id: text('principal_id')
+      .notNull()
+      .references(() => principal.principal_id),
+    role: text('role').notNull(),
+    secret_hash: text('secret_hash').notNull(),
+    created_at: instant('created_at').notNull(),
+    expires_at: instant('expires_at'),
+    revoked_at: instant('revoked_at'),
+  },
+  () => [check('api_key_role_known', sql`role in ('requester', 'approver', 'operator', 'auditor')`)],
+);
 
 export const executorInstance = cs.table('executor_instance', {
   instance_id: text('instance_id').primaryKey(),
@@ -407,4 +419,3 @@ export const serviceLogin = cs.table('service_login', {
   login: text('login').primaryKey(),
   service: text('service').notNull(),
 });
-

@@ -53,14 +53,20 @@ export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Id
     },
 
     async defer(run_id, expected, wake_in_ms) {
-      const [row] = await answered(sql<{ moved: boolean }[]>`select cs.defer(${uuidOfRunId(run_id)}::uuid, ${expected}, ${wake_in_ms}) as moved`);
+      const [row] = await answered(
+        sql<{ moved: boolean }[]>`select cs.defer(${uuidOfRunId(run_id)}::uuid, ${expected}, ${wake_in_ms}) as moved`,
+      );
       return row?.moved === true;
     },
 
     async claimDue({ limit, rehint_min_ms, rehint_max_ms, sweep_grace_ms }) {
       const rows = await answered(sql<{ run_id: string; overdue: DueRun['overdue']; attempt_id: string | null }[]>`
         select run_id, overdue, attempt_id, (hot).* from cs.claim_due(${limit}, ${rehint_min_ms}, ${rehint_max_ms}, ${sweep_grace_ms})`);
-      return rows.map((row) => ({ row: hotRow(runIdFromUuid(row.run_id), row), overdue: row.overdue, attempt_id: row.attempt_id }));
+      return rows.map((row) => ({
+        row: hotRow(runIdFromUuid(row.run_id), row),
+        overdue: row.overdue,
+        attempt_id: row.attempt_id,
+      }));
     },
 
     audit: (entry) => recordAudit(sql, entry),
@@ -96,7 +102,9 @@ async function commitDispatch(sql: Sql, instance_id: string, commit: DispatchCom
     request_digest: commit.request_digest,
     operation: commit.operation,
   };
-  const [row] = await answered(sql<{ result: string; detail: string | null; attempt_n: number; started_at: string; budget_ms: number }[]>`
+  const [row] = await answered(sql<
+    { result: string; detail: string | null; attempt_n: number; started_at: string; budget_ms: number }[]
+  >`
     select result, detail, attempt_n, started_at, budget_ms, (hot).* from cs.commit_dispatch(${instance_id}, ${uuidOfRunId(commit.run_id)}::uuid,
       ${commit.expected}, ${json(attempt)}::text::jsonb, ${Buffer.from(commit.request_bytes)}, ${commit.call_deadline_ms}, ${commit.expiry_margin_ms},
       ${commit.sweep_grace_ms})`);
