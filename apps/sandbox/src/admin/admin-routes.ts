@@ -1,0 +1,204 @@
+import { Hono } from 'hono';
+import { z } from 'zod';
+import { isoTime } from '../clock.ts';
+import { FaultList } from '../faults/catalogue.ts';
+import { type Answer, jsonAnswer, problemAnswer } from '../http/answer.ts';
+import type { NodeBinding, NodeContext } from '../http/binding.ts';
+import { describeIssues, parseJson, readBody } from '../http/body.ts';
+import { respond } from '../http/delivery.ts';
+import { paymentNotFound } from '../provider/create-refund.ts';
+import { decideRefund } from '../provider/decide-refund.ts';
+import { effectView, paymentView } from '../provider/payment.ts';
+import { orderView, requestKey, requestView } from '../shop/shop.ts';
+import { DurationMs, Id, Metadata, PositiveMinorUnits, Reason } from '../values.ts';
+import type { World } from '../world.ts';
+import {
+  editOrder,
+  editPayment,
+  editRefund,
+  editRequest,
+  OrderEdit,
+  PaymentEdit,
+  RefundEdit,
+  RequestEdit,
+} from './edit-facts.ts';
+import { CaseSeed, seedCase } from './seed-case.ts';
+
+/** Largest admin body in bytes. 1 MB: a long list of faults. */
+const BODY_BYTES_MAX = 1024 * 1024;
+
+/** A refund made by a person in the provider's dashboard. */
+const HandRefund = z.strictObject({
+  payment_id: Id,
+  /** Minor units; left out it means the whole rest. */
+  amount: PositiveMinorUnits.optional(),
+  reason: Reason.default('requested_by_customer'),
+  metadata: Metadata.default({}),
+});
+
+const Settings = z.strictObject({ key_retention_ms: DurationMs });
+const ClockAdvance = z.strictObject({ advance_ms: DurationMs });
+const FaultQuery = z.strictObject({ cycle: z.enum(['true', 'false']).default('false') });
+const LedgerQuery = z.strictObject({
+  payment_id: Id.optional(),
+  after_seq: z
+    .string()
+    .regex(/^[0-9]{1,9}$/)
+    .transform(Number)
+    .optional(),
+});
+const EffectsQuery = z.strictObject({ payment_id: Id.optional() });
+
+/** Parses the body and answers with what `act` makes of it; what does not fit is a 4xx. */
+async function withBody<T>(c: NodeContext, schema: z.ZodType<T>, act: (value: T) => Answer): Promise<Response> {
+  const read = await readBody(c.env.incoming, BODY_BYTES_MAX);
+  if (read.kind === 'too_large') {
+    return respond(c, problemAnswer(413, 'body_too_large', `The body is larger than ${BODY_BYTES_MAX} bytes.`));
+  }
+  if (read.kind === 'abandoned')
+    return respond(c, problemAnswer(400, 'invalid_json', 'The body did not arrive whole.'));
+  const parsed = parseJson(read.bytes, schema);
+  return respond(c, parsed.ok ? act(parsed.value) : parsed.answer);
+}
+
+function withQuery<T>(c: NodeContext, schema: z.ZodType<T>, act: (value: T) => Answer): Response {
+  const query = schema.safeParse(c.req.query());
+  return respond(
+    c,
+    query.success ? act(query.data) : problemAnswer(400, 'invalid_request', describeIssues(query.error)),
+  );
+}
+
+/** The hand behind the scene: seeds, faults, the clock, and the true books. Without access control, for loopback. */
+export function adminRoutes(world: World): Hono<NodeBinding> {
+  const app = new Hono<NodeBinding>();
+  addFactRoutes(app, world);
+  addFaultRoutes(app, world);
+  addBookRoutes(app, world);
+  return app;
+}
+
+function addFactRoutes(app: Hono<NodeBinding>, world: World): void {
+  app.post('/cases', async (c) => withBody(c, CaseSeed, (seed) => seedCase(world, seed)));
+
+  app.patch('/requests/:tenant_id/:request_id', async (c) =>
+    withBody(c, RequestEdit, (edit) => {
+      const request = world.requests.get(requestKey(c.req.param('tenant_id'), c.req.param('request_id')));
+      if (request === undefined) return problemAnswer(404, 'request_not_found', 'This tenant has no such request.');
+      editRequest(request, edit, world.clock.now());
+      return jsonAnswer(200, requestView(request));
+    }),
+  );
+
+  app.patch('/orders/:order_id', async (c) =>
+    withBody(c, OrderEdit, (edit) => {
+      const order = world.orders.get(c.req.param('order_id'));
+      if (order === undefined) return problemAnswer(404, 'order_not_found', 'There is no such order.');
+      const now = world.clock.now();
+      editOrder(order, edit, world.payments, now);
+      return jsonAnswer(200, orderView(order, world.payments.get(order.payment_id), now));
+    }),
+  );
+
+  app.patch('/payments/:payment_id', async (c) =>
+    withBody(c, PaymentEdit, (edit) => {
+      const payment = world.payments.get(c.req.param('payment_id'));
+      if (payment === undefined) return paymentNotFound();
+      const now = world.clock.now();
+      editPayment(payment, edit, now);
+      return jsonAnswer(200, { ...paymentView(payment, now, 'reader'), latency_ms: payment.latency_ms });
+    }),
+  );
+
+  app.post('/refunds', async (c) =>
+    withBody(c, HandRefund, (asked) => {
+      const payment = world.payments.get(asked.payment_id);
+      if (payment === undefined) return paymentNotFound();
+      const now = world.clock.now();
+      const decision = decideRefund(payment, { amount: asked.amount, currency: payment.currency }, now);
+      if (decision.kind === 'refused') return decision.answer;
+      const { reason, metadata } = asked;
+      const toBook = { amount: decision.amount, currency: payment.currency, reason, metadata };
+      const refund = world.bookRefund(payment, { ...toBook, idempotency_key: null, request_seq: null }, now);
+      return jsonAnswer(201, effectView(refund, now));
+    }),
+  );
+
+  app.patch('/refunds/:refund_id', async (c) =>
+    withBody(c, RefundEdit, (edit) => {
+      const refund = world.refunds.get(c.req.param('refund_id'));
+      if (refund === undefined) return problemAnswer(404, 'refund_not_found', 'There is no such refund.');
+      const now = world.clock.now();
+      editRefund(refund, edit, now);
+      return jsonAnswer(200, effectView(refund, now));
+    }),
+  );
+}
+
+function addFaultRoutes(app: Hono<NodeBinding>, world: World): void {
+  const cycles = (c: NodeContext): boolean => c.req.query('cycle') === 'true';
+
+  app.get('/faults/:payment_id', (c) => respond(c, jsonAnswer(200, world.faults.list(c.req.param('payment_id')))));
+
+  app.put('/faults/:payment_id', async (c) => {
+    const query = FaultQuery.safeParse(c.req.query());
+    if (!query.success) return respond(c, problemAnswer(400, 'invalid_request', describeIssues(query.error)));
+    return withBody(c, FaultList, (faults) => {
+      world.faults.arm(c.req.param('payment_id'), faults, cycles(c));
+      return jsonAnswer(200, world.faults.list(c.req.param('payment_id')));
+    });
+  });
+
+  app.delete('/faults/:payment_id', (c) => {
+    world.faults.disarm(c.req.param('payment_id'));
+    return c.body(null, 204);
+  });
+
+  app.get('/faults-default', (c) => respond(c, jsonAnswer(200, world.faults.list(null))));
+
+  app.put('/faults-default', async (c) => {
+    const query = FaultQuery.safeParse(c.req.query());
+    if (!query.success) return respond(c, problemAnswer(400, 'invalid_request', describeIssues(query.error)));
+    return withBody(c, FaultList, (faults) => {
+      world.faults.armDefault(faults, cycles(c));
+      return jsonAnswer(200, world.faults.list(null));
+    });
+  });
+
+  app.delete('/faults-default', (c) => {
+    world.faults.disarmDefault();
+    return c.body(null, 204);
+  });
+
+  app.put('/settings', async (c) =>
+    withBody(c, Settings, (settings) => {
+      world.keyRetentionMs = settings.key_retention_ms;
+      return jsonAnswer(200, settings);
+    }),
+  );
+}
+
+function addBookRoutes(app: Hono<NodeBinding>, world: World): void {
+  app.get('/ledger', (c) =>
+    withQuery(c, LedgerQuery, (filter) => jsonAnswer(200, { entries: world.ledger.list(filter) })),
+  );
+
+  app.get('/effects', (c) =>
+    withQuery(c, EffectsQuery, ({ payment_id }) => {
+      const now = world.clock.now();
+      const refunds = payment_id === undefined ? [...world.refunds.values()] : world.payments.get(payment_id)?.refunds;
+      return jsonAnswer(200, { effects: (refunds ?? []).map((refund) => effectView(refund, now)) });
+    }),
+  );
+
+  app.get('/clock', (c) => respond(c, jsonAnswer(200, { now: isoTime(world.clock.now()) })));
+
+  app.post('/clock', async (c) =>
+    withBody(c, ClockAdvance, ({ advance_ms }) => jsonAnswer(200, { now: isoTime(world.clock.advance(advance_ms)) })),
+  );
+
+  app.post('/reset', (c) => {
+    world.reset();
+    return c.body(null, 204);
+  });
+}

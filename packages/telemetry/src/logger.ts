@@ -1,0 +1,25 @@
+import { type DestinationStream, type Logger, pino } from 'pino';
+
+export type { Logger };
+
+/**
+ * A JSON logger for one process. Fields of the catalogue: `service`, `instance_id`, `run_id`, `revision`, `stage`, `tenant_id`, `code`.
+ * What could hold a secret is censored wherever it is nested two deep or less.
+ */
+export function createLogger(
+  options: { service: string; instance_id: string; level: string },
+  destination?: DestinationStream,
+): Logger {
+  const settings = {
+    level: options.level,
+    base: { service: options.service, instance_id: options.instance_id },
+    timestamp: () => `,"at":"${new Date().toISOString()}"`,
+    messageKey: 'message',
+    formatters: { level: (label: string) => ({ level: label }) },
+    redact: {
+      paths: ['authorization', '*.authorization', 'key', '*.key', 'password', '*.password', 'secret', '*.secret', 'url.password'],
+      censor: '[redacted]',
+    },
+  };
+  return destination === undefined ? pino(settings) : pino(settings, destination);
+}
