@@ -1,1 +1,20 @@
-export {};
+export {
+  CreatedRun,
+  DecidedRun,
+  Guard,
+  Health,
+  ProposedRun,
+  Readiness,
+  RecordedDecision,
+  RunEvent,
+  RunEvents,
+  RunPage,
+  RunStanding,
+  RunSummary,
+  RunView,
+} from './answers.ts';
+export { BODY_BYTES_MAX, CancelBody, CreateRunBody, DecideBody, ProposeBody } from './bodies.ts';
+export { type ApiClient, ApiUnreachable, type ClientOptions, createClient, type Fetch } from './client.ts';
+export { ListQuery, RunParameters } from './parameters.ts';
+export { PROBLEM_MEDIA_TYPE, Problem, ProblemError } from './problem.ts';
+export { KEY_SCHEME, OPENAPI_PATH, ROUTES, type RouteName } from './routes.ts';

@@ -1,1 +1,20 @@
-export {};
+export type {
+  Connector,
+  ConnectorContract,
+  CurrencyTable,
+  Effect,
+  FieldDiff,
+  IdempotencyContract,
+  LookupContract,
+  Observation,
+  Outcome,
+  Prepared,
+  Read,
+  ReadOutcome,
+  Settlement,
+  SourceRecord,
+} from './port.ts';
+export { SANDBOX_PAYMENTS_CONTRACT } from './sandbox-payments/contract.ts';
+export { displayRefund, REFUND_REASONS, RefundAction } from './sandbox-payments/refund-action.ts';
+export { classifyRefundReply, createSandboxPayments, matchEffects, PaymentFacts, type SandboxPaymentsOptions } from './sandbox-payments/sandbox-payments.ts';
+export { createShop, OrderFacts, RequestFacts, type Shop } from './shop/shop.ts';

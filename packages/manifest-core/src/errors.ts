@@ -9,6 +9,7 @@ interface ErrorEntry {
 export const ERRORS = {
   json_syntax: { status: 400, title: 'The body is not JSON.' },
   body_missing: { status: 400, title: 'The request needs a JSON body.' },
+  body_incomplete: { status: 400, title: 'The body ended before it was complete.' },
   body_too_large: { status: 413, title: 'The body is larger than the limit.' },
   content_type_unsupported: { status: 415, title: 'Send the body as application/json.' },
   text_not_utf8: { status: 400, title: 'The body is not well-formed UTF-8.' },
@@ -65,7 +66,10 @@ export const ERRORS = {
   not_awaiting_proposal: { status: 409, title: 'The run is not waiting for a proposal.' },
   proposal_limit: { status: 409, title: 'The run has used up its proposal cycles.' },
   not_cancellable: { status: 409, title: 'The run can no longer be cancelled.' },
-  store_unavailable: { status: 503, title: 'The database does not answer; nothing was recorded. Try again.' },
+  store_unavailable: {
+    status: 503,
+    title: 'The database does not answer. Repeat the request unchanged: it is recorded at most once.',
+  },
   internal_error: { status: 500, title: 'Something failed on our side; the trace id is in the log.' },
 } as const satisfies Record<string, ErrorEntry>;
 

@@ -66,17 +66,29 @@ function inspect(node: AnyNode, path: string, text: string): Refusal | undefined
     case 'String':
       return inspectText(node.value, path);
     case 'Number':
-      // A fraction is the schema's question; a whole number that a double cannot hold would be changed before anyone saw it.
-      return Number.isInteger(node.value) && !Number.isSafeInteger(node.value)
-        ? {
-            code: 'number_not_safe',
-            path,
-            detail: `${text.slice(...(node.range ?? [0, 0]))} would be rounded to ${node.value}`,
-          }
-        : undefined;
+      return inspectNumber(node.value, text.slice(...(node.range ?? [0, 0])), path);
     default:
       return undefined;
   }
+}
+
+/** A fraction is the schema's question; one that a double turns into a whole number, or into none, was changed before anyone saw it. */
+function inspectNumber(value: number, literal: string, path: string): Refusal | undefined {
+  const changed = Number.isInteger(value)
+    ? !Number.isSafeInteger(value) || !isWholeLiteral(literal)
+    : !Number.isFinite(value);
+  if (!changed) return undefined;
+  const shown = literal.length > 40 ? `${literal.slice(0, 40)}…` : literal;
+  return { code: 'number_not_safe', path, detail: `${shown} would be rounded to ${value}` };
+}
+
+/** Whether a JSON number's own digits say a whole number: `1e2` and `5.0` do, `1998.99999999999999999` does not. */
+function isWholeLiteral(literal: string): boolean {
+  const [, whole = '', fraction = '', exponent = '0'] = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(literal) ?? [];
+  const digits = `${whole}${fraction}`;
+  let end = digits.length; // A loop: /0+$/ would take quadratic time on a long run of zeros.
+  while (end > 0 && digits[end - 1] === '0') end--;
+  return end === 0 || Number(exponent) + whole.length - end >= 0;
 }
 
 function inspectMembers(members: readonly MemberNode[], path: string, text: string): Refusal | undefined {

@@ -132,6 +132,8 @@ export const Manifest = z.strictObject({
   created_at: Instant,
   state: z.enum(STATES),
   state_since: Instant,
+  /** When the present revision was committed; waits for something outside count from here. */
+  committed_at: Instant,
   revision: Revision,
   action_revision: Revision.nullable(),
   counters: z.strictObject(
@@ -139,7 +141,6 @@ export const Manifest = z.strictObject({
   ),
   evidence_round: Count,
   evidence_complete: z.boolean(),
-  has_pending_proposal: z.boolean(),
   decisions_sufficient: z.boolean(),
   retry_allowed: z.boolean(),
   deadlines: z.strictObject({ run: Instant, approval: Instant.nullable() }),

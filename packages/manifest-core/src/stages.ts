@@ -7,8 +7,6 @@ export type Stage = (typeof STAGES)[number];
 /** The columns of a run that steer its hints. */
 export interface StageRow {
   state: State;
-  proposer: 'rules' | 'external';
-  has_pending_proposal: boolean;
   evidence_complete: boolean;
   decisions_sufficient: boolean;
   retry_allowed: boolean;
@@ -27,8 +25,7 @@ export function stageOf(row: StageRow): Stage | null {
     case 'preflight':
       return 'preflight';
     case 'collecting':
-      if (!row.evidence_complete) return 'collect';
-      return row.proposer === 'rules' || row.has_pending_proposal ? 'propose' : null;
+      return row.evidence_complete ? 'propose' : 'collect';
     case 'proposed':
       return 'propose';
     case 'awaiting_approval':

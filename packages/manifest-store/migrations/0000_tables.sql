@@ -204,7 +204,6 @@ CREATE TABLE "cs"."run" (
 	"not_sent_retries" smallint DEFAULT 0 NOT NULL,
 	"evidence_round" smallint DEFAULT 0 NOT NULL,
 	"evidence_complete" boolean DEFAULT false NOT NULL,
-	"has_pending_proposal" boolean DEFAULT false NOT NULL,
 	"decisions_sufficient" boolean DEFAULT false NOT NULL,
 	"retry_allowed" boolean DEFAULT false NOT NULL,
 	"run_deadline" timestamp(6) with time zone NOT NULL,

@@ -85,13 +85,13 @@ end $$;
 
 -- What a commit returns: enough of the row to find the next stage.
 create type cs.hot_row as (
-  revision int, state text, proposer text, has_pending_proposal boolean, evidence_complete boolean, decisions_sufficient boolean,
+  revision int, state text, evidence_complete boolean, decisions_sufficient boolean,
   retry_allowed boolean, parked_reason text, wake_at text);
 --> statement-breakpoint
 create function cs.hot(p_run cs.run) returns cs.hot_row
 language sql stable set search_path = cs, pg_temp
 as $$
-  select row(p_run.revision, p_run.state, p_run.proposer, p_run.has_pending_proposal, p_run.evidence_complete, p_run.decisions_sufficient,
+  select row(p_run.revision, p_run.state, p_run.evidence_complete, p_run.decisions_sufficient,
     p_run.retry_allowed, p_run.parked_reason, cs.iso(p_run.wake_at))::cs.hot_row
 $$;
 --> statement-breakpoint
@@ -151,7 +151,7 @@ begin
     state = v_new.state, state_since = v_new.state_since, committed_at = v_new.committed_at, revision = v_new.revision,
     action_revision = v_new.action_revision, read_failures = v_new.read_failures, proposal_cycles = v_new.proposal_cycles,
     verification_waits = v_new.verification_waits, look_ups = v_new.look_ups, attempts = v_new.attempts, not_sent_retries = v_new.not_sent_retries,
-    evidence_round = v_new.evidence_round, evidence_complete = v_new.evidence_complete, has_pending_proposal = v_new.has_pending_proposal,
+    evidence_round = v_new.evidence_round, evidence_complete = v_new.evidence_complete,
     decisions_sufficient = v_new.decisions_sufficient, retry_allowed = v_new.retry_allowed, approval_id = v_new.approval_id,
     approval_expires_at = v_new.approval_expires_at, wake_at = v_new.wake_at, parked_reason = v_new.parked_reason, stop_reason = v_new.stop_reason,
     resource_key = v_new.resource_key, in_flight_key = v_new.in_flight_key, chain_head = v_new.chain_head
@@ -224,15 +224,14 @@ begin
     v_new.supersedes := v_supersedes;
     v_new.generation := coalesce(v_before.generation, 0) + 1;
     v_new.requested_by := p_principal;
-    v_new.has_pending_proposal := jsonb_typeof(p_new -> 'proposal') = 'object';
     v_new.run_deadline := v_now + cs.ms((p_new ->> 'run_life_ms')::float8);
-    v_payload := jsonb_build_object('set', jsonb_build_object('state', 'queued', 'has_pending_proposal', v_new.has_pending_proposal), 'refs', v_refs)::text;
+    v_payload := jsonb_build_object('set', jsonb_build_object('state', 'queued'), 'refs', v_refs)::text;
     v_payload_digest := cs.sha256_text(v_payload);
     v_new.chain_head := cs.sha256_text(cs.event_pre_image(v_new.run_id, 1, null, 'queued', 'request_accepted', 'principal/' || p_principal, v_now, v_payload_digest, null));
     insert into cs.run (run_id, tenant_id, request_id, generation, supersedes, workflow, workflow_version, connector, connector_version, proposer,
-        requested_by, created_at, state, state_since, committed_at, revision, has_pending_proposal, run_deadline, wake_at, chain_head, trace_context)
+        requested_by, created_at, state, state_since, committed_at, revision, run_deadline, wake_at, chain_head, trace_context)
     values (v_new.run_id, p_tenant, v_new.request_id, v_new.generation, v_supersedes, v_new.workflow, v_new.workflow_version, v_new.connector,
-        v_new.connector_version, v_new.proposer, p_principal, v_now, 'queued', v_now, v_now, 1, v_new.has_pending_proposal, v_new.run_deadline,
+        v_new.connector_version, v_new.proposer, p_principal, v_now, 'queued', v_now, v_now, 1, v_new.run_deadline,
         v_now + cs.ms((p_new ->> 'wake_in_ms')::float8), v_new.chain_head, v_new.trace_context)
     on conflict on constraint run_request_generation do nothing
     returning * into v_new;
@@ -240,7 +239,7 @@ begin
       insert into cs.run_input (run_id, input_canonical, input, body_digest, allowed_operations, context)
       values (v_new.run_id, p_new ->> 'input_canonical', (p_new ->> 'input_canonical')::jsonb, v_digest,
         array(select jsonb_array_elements_text(p_new -> 'allowed_operations')), p_new -> 'context');
-      if v_new.has_pending_proposal then perform cs.insert_proposal(v_new.run_id, 1, p_new -> 'proposal'); end if;
+      if jsonb_typeof(p_new -> 'proposal') = 'object' then perform cs.insert_proposal(v_new.run_id, 1, p_new -> 'proposal'); end if;
       insert into cs.run_event (run_id, revision, from_state, to_state, trigger, actor, at, payload, payload_digest, previous_hash, hash)
       values (v_new.run_id, 1, null, 'queued', 'request_accepted', 'principal/' || p_principal, v_now, v_payload, v_payload_digest, null, v_new.chain_head);
       result := 'created'; run_id := v_new.run_id; hot := cs.hot(v_new);
@@ -314,7 +313,6 @@ begin
 
   if p_facts ? 'proposal' then
     perform cs.insert_proposal(p_run, p_expected + 1, p_facts -> 'proposal');
-    v_set := v_set || '{"has_pending_proposal": true}';
     v_refs := v_refs || jsonb_build_object('proposal_id', p_facts -> 'proposal' ->> 'proposal_id', 'proposal_digest', p_facts -> 'proposal' ->> 'body_digest');
   end if;
   if p_facts ? 'proposal_id' then v_refs := v_refs || jsonb_build_object('proposal_id', p_facts ->> 'proposal_id'); end if;
@@ -323,7 +321,6 @@ begin
     insert into cs.proposal_refusal (proposal_id, run_id, revision, code, message)
     select p.proposal_id, p_run, p_expected + 1, v_item ->> 'code', v_item ->> 'message' from cs.proposal p where p.proposal_id = v_item ->> 'proposal_id' and p.run_id = p_run;
     if not found then raise exception 'the refused proposal is not of this run' using errcode = 'CS003'; end if;
-    v_set := v_set || '{"has_pending_proposal": false}';
     v_refs := v_refs || jsonb_build_object('proposal_refusal', v_item);
   end if;
   if p_facts ? 'read_failure' then v_refs := v_refs || jsonb_build_object('read_failure', p_facts -> 'read_failure'); end if;

@@ -1,11 +1,9 @@
-import { type HotRow, Proposer, Revision, type RunId, STATES } from '@counterstamp/manifest-core';
+import { type HotRow, Revision, type RunId, STATES } from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
 const Columns = z.object({
   revision: Revision,
   state: z.enum(STATES),
-  proposer: Proposer,
-  has_pending_proposal: z.boolean(),
   evidence_complete: z.boolean(),
   decisions_sufficient: z.boolean(),
   retry_allowed: z.boolean(),

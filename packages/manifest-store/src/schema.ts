@@ -54,7 +54,6 @@ export const run = cs.table(
     not_sent_retries: counter('not_sent_retries'),
     evidence_round: counter('evidence_round'),
     evidence_complete: boolean('evidence_complete').notNull().default(false),
-    has_pending_proposal: boolean('has_pending_proposal').notNull().default(false),
     decisions_sufficient: boolean('decisions_sufficient').notNull().default(false),
     retry_allowed: boolean('retry_allowed').notNull().default(false),
     run_deadline: instant('run_deadline').notNull(),

@@ -1,1 +1,10 @@
-export {};
+export { type ConfigResult, type Environment, parseServiceConfig, type ServiceConfig, variable } from './config.ts';
+export { type HealthServer, healthRoutes, listen, type Readiness } from './health-server.ts';
+export { type OneShotConnection, openOneShot } from './http/one-shot.ts';
+export { createReadClient, type ReadClient } from './http/read.ts';
+export { systemClock } from './ports/clock.ts';
+export { armedFailpoints, noFailpoints, parseFailpoints } from './ports/failpoint.ts';
+export { randomIds } from './ports/ids.ts';
+export { databaseReadiness, EXIT_CONFIG, type Running, runService, type Shell } from './process-shell.ts';
+export { createStageLoop, type Judge, type StageDecision, type StageLoopDeps } from './stage-loop.ts';
+export { type StageService, startStageService, workerStore } from './stage-service.ts';

@@ -1,1 +1,17 @@
-export {};
+export {
+  type ApprovalTerms,
+  type Call,
+  defineWorkflow,
+  type Fact,
+  type Gathered,
+  type OperationKind,
+  type ProposalVerdict,
+  type Verdict,
+  type Workflow,
+} from './define-workflow.ts';
+export { callFor, refuseOperation } from './dispatcher.ts';
+export { RefundInput, RefundProposal } from './refund/input.ts';
+export { refundWorkflow } from './refund/refund.ts';
+export { observeEffect } from './observe-effect.ts';
+export { createSystems, type Systems, type SystemsOptions, workflowOf } from './systems.ts';
+export { openSystems, systemsEnvironment } from './systems-environment.ts';

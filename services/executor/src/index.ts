@@ -1,1 +1,1 @@
-export {};
+export { runExecutor } from './main.ts';

@@ -1,1 +1,1 @@
-export {};
+export { runPreflight } from './main.ts';

@@ -1,1 +1,1 @@
-export {};
+export { runReconciler } from './main.ts';

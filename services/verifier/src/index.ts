@@ -1,1 +1,1 @@
-export {};
+export { runVerifier } from './main.ts';

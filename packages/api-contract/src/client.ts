@@ -1,0 +1,136 @@
+import type { RunId } from '@counterstamp/manifest-core';
+import type { z } from 'zod';
+import { CreatedRun, DecidedRun, ProposedRun, Readiness, RunEvents, RunPage, RunStanding, RunView } from './answers.ts';
+import type { CancelBody, CreateRunBody, DecideBody, ProposeBody } from './bodies.ts';
+import type { ListQuery } from './parameters.ts';
+import { PROBLEM_MEDIA_TYPE, Problem, ProblemError } from './problem.ts';
+import { ROUTES } from './routes.ts';
+
+/** Milliseconds for one request. Above the api's own statement timeout of 10 s, so that its answer is the one that is heard. */
+const TIMEOUT_MS = 15_000;
+
+/** The part of `fetch` that the client needs. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+export interface ClientOptions {
+  /** `http://host:port`, without a path. */
+  baseUrl: string;
+  /** `csk_…`; sent as a bearer token, never logged. */
+  key: string;
+  fetch: Fetch;
+  /** Milliseconds for one request, from connecting to the last byte of the answer; default 15 000. */
+  timeoutMs?: number;
+}
+
+/** No answer within the time, or one that is not ours. Whether a command was carried out is unknown: repeat it unchanged. */
+export class ApiUnreachable extends Error {
+  override readonly name = 'ApiUnreachable';
+}
+
+/** A file's bytes go out as they are: parsing them here would settle what the api has to refuse. */
+type Body<T> = T | Uint8Array<ArrayBuffer>;
+
+/**
+ * The api as typed calls. Every call may throw:
+ * @throws {ProblemError} the api refused, with its code, path and detail.
+ * @throws {ApiUnreachable} there is no answer, or it is not the api's.
+ */
+export interface ApiClient {
+  /** `created` is false when the same request had made the run before. */
+  createRun(body: Body<CreateRunBody>): Promise<CreatedRun & { created: boolean }>;
+  getRun(run_id: RunId): Promise<RunView>;
+  listRuns(query?: { state?: ListQuery['state']; limit?: number; cursor?: string }): Promise<RunPage>;
+  runEvents(run_id: RunId): Promise<RunEvents>;
+  propose(run_id: RunId, body: Body<ProposeBody>): Promise<ProposedRun>;
+  decide(run_id: RunId, body: Body<DecideBody>): Promise<DecidedRun>;
+  cancelRun(run_id: RunId, body?: Body<CancelBody>): Promise<RunStanding>;
+  /** Also when the api is not ready. */
+  readiness(): Promise<Readiness>;
+}
+
+/** Makes a client. It opens nothing by itself and keeps no state. */
+export function createClient(options: ClientOptions): ApiClient {
+  const { key, timeoutMs = TIMEOUT_MS } = options;
+  const baseUrl = options.baseUrl.replace(/\/+$/, '');
+
+  async function call<T>(
+    route: { method: string; path: string },
+    schema: z.ZodType<T>,
+    request: { run_id?: RunId; query?: URLSearchParams; body?: unknown; accept?: readonly number[] } = {},
+  ): Promise<{ status: number; body: T }> {
+    const query = request.query === undefined || request.query.size === 0 ? '' : `?${request.query}`;
+    const url = `${baseUrl}${route.path.replace('{run_id}', encodeURIComponent(request.run_id ?? ''))}${query}`;
+    const { status, type, text } = await exchange(url, route.method.toUpperCase(), request.body);
+    const value = parseJson(text);
+    if (type.startsWith(PROBLEM_MEDIA_TYPE)) {
+      const problem = Problem.safeParse(value);
+      if (problem.success) throw new ProblemError(problem.data);
+    } else if ((status >= 200 && status < 300) || request.accept?.includes(status) === true) {
+      const parsed = schema.safeParse(value);
+      if (parsed.success) return { status, body: parsed.data };
+    }
+    throw new ApiUnreachable(`${route.method.toUpperCase()} ${url} answered ${status} in a form that is not the api's`);
+  }
+
+  async function exchange(
+    url: string,
+    method: string,
+    body: unknown,
+  ): Promise<{ status: number; type: string; text: string }> {
+    const headers: Record<string, string> = { authorization: `Bearer ${key}`, accept: 'application/json' };
+    if (body !== undefined) headers['content-type'] = 'application/json';
+    try {
+      const response = await options.fetch(url, {
+        method,
+        headers,
+        redirect: 'error', // A key must not follow a redirect to somewhere else.
+        signal: AbortSignal.timeout(timeoutMs),
+        ...(body === undefined
+          ? {}
+          : { body: body instanceof Uint8Array ? (body as Uint8Array<ArrayBuffer>) : JSON.stringify(body) }),
+      });
+      return {
+        status: response.status,
+        type: response.headers.get('content-type') ?? '',
+        text: await response.text(),
+      };
+    } catch (error) {
+      throw new ApiUnreachable(`${method} ${url} had no answer: ${reasonOf(error)}`, { cause: error });
+    }
+  }
+
+  return {
+    async createRun(body) {
+      const answer = await call(ROUTES.createRun, CreatedRun, { body });
+      return { ...answer.body, created: answer.status === 201 };
+    },
+    getRun: async (run_id) => (await call(ROUTES.getRun, RunView, { run_id })).body,
+    async listRuns({ state, limit, cursor } = {}) {
+      const query = new URLSearchParams();
+      if (state !== undefined) query.set('state', state);
+      if (limit !== undefined) query.set('limit', String(limit));
+      if (cursor !== undefined) query.set('cursor', cursor);
+      return (await call(ROUTES.listRuns, RunPage, { query })).body;
+    },
+    runEvents: async (run_id) => (await call(ROUTES.runEvents, RunEvents, { run_id })).body,
+    propose: async (run_id, body) => (await call(ROUTES.propose, ProposedRun, { run_id, body })).body,
+    decide: async (run_id, body) => (await call(ROUTES.decide, DecidedRun, { run_id, body })).body,
+    cancelRun: async (run_id, body = {}) => (await call(ROUTES.cancelRun, RunStanding, { run_id, body })).body,
+    readiness: async () => (await call(ROUTES.readiness, Readiness, { accept: [503] })).body,
+  };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** `fetch` hides the reason in the cause. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause;
+  return cause instanceof Error && cause.message !== '' ? `${error.message} (${cause.message})` : error.message;
+}

@@ -1,0 +1,170 @@
+import { Json } from '@counterstamp/manifest-core';
+import { createRoute } from '@hono/zod-openapi';
+import { z } from 'zod';
+import {
+  CreatedRun,
+  DecidedRun,
+  Health,
+  ProposedRun,
+  Readiness,
+  RunEvents,
+  RunPage,
+  RunStanding,
+  RunView,
+} from './answers.ts';
+import { CancelBody, CreateRunBody, DecideBody, ProposeBody } from './bodies.ts';
+import { ListQuery, RunParameters } from './parameters.ts';
+import { PROBLEM_MEDIA_TYPE, Problem } from './problem.ts';
+
+// The generator follows a recursive schema without end unless its type is spelled out; parsing is not touched by this.
+z.globalRegistry.add(Json, {
+  type: ['null', 'boolean', 'number', 'string', 'array', 'object'],
+  description: 'Any JSON value',
+});
+
+/** Name of the security scheme in the document: a key of ours as a bearer token. */
+export const KEY_SCHEME = 'api_key';
+
+const security = [{ [KEY_SCHEME]: [] }];
+const body = <T extends z.ZodType>(schema: T, required = true) => ({
+  body: { required, content: { 'application/json': { schema } } },
+});
+const json = <T extends z.ZodType>(description: string, schema: T) => ({
+  description,
+  content: { 'application/json': { schema } },
+});
+const problem = (description: string) => ({ description, content: { [PROBLEM_MEDIA_TYPE]: { schema: Problem } } });
+
+const unauthenticated = problem('unauthenticated');
+const unavailable = problem('store_unavailable; repeat the request after the time that Retry-After names');
+const malformed = problem('What is wrong, by stable code and place');
+const notFound = problem('run_not_found; also for a run of another tenant');
+const tooLarge = problem('body_too_large');
+const unsupported = problem('content_type_unsupported');
+
+/**
+ * Every route of the api: documentation for people and programs, and the paths that api and client use. Bodies are not parsed by the
+ * router (a lenient parser would settle what our input gate refuses), so these schemas are applied by the api itself.
+ */
+export const ROUTES = {
+  createRun: createRoute({
+    method: 'post',
+    path: '/v1/runs',
+    summary: 'Ask for an action. Repeating the same request answers with the same run.',
+    security,
+    request: body(CreateRunBody),
+    responses: {
+      200: json('The run existed already', CreatedRun),
+      201: json('The run was created; Location names it', CreatedRun),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      409: problem('idempotency_conflict, supersedes_invalid'),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  listRuns: createRoute({
+    method: 'get',
+    path: '/v1/runs',
+    summary: 'The tenant’s runs, newest first.',
+    security,
+    request: { query: ListQuery },
+    responses: { 200: json('A page', RunPage), 400: malformed, 401: unauthenticated, 503: unavailable },
+  }),
+  getRun: createRoute({
+    method: 'get',
+    path: '/v1/runs/{run_id}',
+    summary: 'One run: the manifest, each condition of its dispatch, and what to do next at a stop.',
+    security,
+    request: { params: RunParameters },
+    responses: { 200: json('The run', RunView), 400: malformed, 401: unauthenticated, 404: notFound, 503: unavailable },
+  }),
+  runEvents: createRoute({
+    method: 'get',
+    path: '/v1/runs/{run_id}/events',
+    summary: 'The history of a run: one event per revision, chained by hash.',
+    security,
+    request: { params: RunParameters },
+    responses: {
+      200: json('Oldest first', RunEvents),
+      400: malformed,
+      401: unauthenticated,
+      404: notFound,
+      503: unavailable,
+    },
+  }),
+  propose: createRoute({
+    method: 'post',
+    path: '/v1/runs/{run_id}/proposals',
+    summary: 'Propose an action from outside. While an approval waits, a changed proposal voids it.',
+    security,
+    request: { params: RunParameters, ...body(ProposeBody) },
+    responses: {
+      200: json('The proposal is pending', ProposedRun),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      404: notFound,
+      409: problem('not_awaiting_proposal, proposal_limit, stale_revision'),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  decide: createRoute({
+    method: 'post',
+    path: '/v1/runs/{run_id}/decisions',
+    summary: 'Approve or reject exactly what was shown. The decider is the authenticated principal.',
+    security,
+    request: { params: RunParameters, ...body(DecideBody) },
+    responses: {
+      200: json('Recorded now, or by the same person before', DecidedRun),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('not_an_approver, self_approval, approvals_need_development'),
+      404: problem('run_not_found, approval_not_found'),
+      409: problem('already_decided (with the recorded decisions), digest_mismatch, not_awaiting_approval'),
+      410: problem('approval_expired'),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  cancelRun: createRoute({
+    method: 'post',
+    path: '/v1/runs/{run_id}/cancel',
+    summary: 'Stop a run before anything is sent.',
+    security,
+    request: { params: RunParameters, ...body(CancelBody, false) },
+    responses: {
+      200: json('Rejected, with stop reason cancelled', RunStanding),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      404: notFound,
+      409: problem('not_cancellable, stale_revision'),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  health: createRoute({
+    method: 'get',
+    path: '/healthz',
+    summary: 'The process lives.',
+    responses: { 200: json('It does', Health) },
+  }),
+  readiness: createRoute({
+    method: 'get',
+    path: '/readyz',
+    summary: 'The database answers within 1 s.',
+    responses: { 200: json('It does', Readiness), 503: json('It does not', Readiness) },
+  }),
+} as const;
+
+/** Address of the OpenAPI 3.1 document. */
+export const OPENAPI_PATH = '/openapi.json';
+
+export type RouteName = keyof typeof ROUTES;

@@ -1,0 +1,129 @@
+import type { Attempt, Digest, DisplayField, HttpReply, HttpRequest, JsonObject, OneShot, Refusal, SendResult } from '@counterstamp/manifest-core';
+
+/** What the target promises about repeated sends. After the retention the same key executes AGAIN. */
+export type IdempotencyContract =
+  | { kind: 'none' }
+  | { kind: 'natural'; field: string; onDuplicate: 'rejects' | 'returns-existing' }
+  | {
+      kind: 'key';
+      retentionMs: number;
+      safetyMarginMs: number;
+      scope: readonly ('account' | 'endpoint' | 'region' | 'credential' | 'mode')[];
+      replays: 'stored-response' | 'current-state';
+      storesServerErrors: boolean;
+      compares: 'all-params' | 'undocumented';
+      inFlight: 'conflict-error' | 'may-fail';
+      keyMaxLength: number;
+    };
+
+/** What a look-up of the business record proves. */
+export interface LookupContract {
+  consistency: { kind: 'strong' } | { kind: 'eventual'; settleMs: number };
+  /** `attributes-only` never proves identity. */
+  correlation: 'tag' | 'natural-id' | 'attributes-only';
+  /** Whether an empty answer covers everything that could exist. */
+  complete: boolean;
+}
+
+/** A currency's exponent at the target, and the granularity that an amount must be a multiple of, in minor units. */
+export interface CurrencyTable {
+  [currency: string]: { exponent: number; granularity: number };
+}
+
+export interface ConnectorContract {
+  name: string;
+  version: string;
+  idempotency: IdempotencyContract;
+  lookup: LookupContract;
+  settlement: 'sync' | 'async';
+  /** How long after the last byte left may the target still apply it? Absence is conclusive only afterwards. */
+  inFlightHorizonMs: number;
+  amounts: CurrencyTable;
+}
+
+/** An effect as the target's own record shows it; amounts in ISO minor units. */
+export type Effect = {
+  provider_ref: string;
+  amount_minor: number;
+  currency: string;
+  destination: string;
+  status: string;
+  settlement: Settlement;
+  /** Our tag, when the record carries one. */
+  run_id: string | null;
+};
+
+export type Settlement = 'final' | 'pending' | 'failed' | 'unrecognised';
+
+/** What one physical send came to. A connector classifies; the executor decides. */
+export type Outcome =
+  | { class: 'applied'; effect: Effect; replayed: boolean | 'unknown' }
+  | { class: 'rejected'; code: string; retryable: 'never' | 'new-approval' }
+  | { class: 'not_sent'; reason: string }
+  | { class: 'retry_safe'; reason: string; afterMs?: number }
+  | { class: 'uncertain'; reason: string };
+
+/** A field in which the effect is not what was approved. */
+export type FieldDiff = {
+  field: string;
+  approved: string;
+  observed: string;
+};
+
+/** What a read of the business record shows, by another code path than the reply. */
+export type Observation =
+  | { kind: 'found'; match: 'exact'; effect: Effect }
+  | { kind: 'found'; match: 'different'; effect: Effect; differing: FieldDiff[] }
+  | { kind: 'found'; match: 'multiple' | 'lookalike'; effects: Effect[] }
+  | { kind: 'absent'; strength: 'strong' | 'eventual' }
+  | { kind: 'unknown'; reason: string };
+
+/** The exact request of an effect; the same bytes for every attempt. */
+export interface Prepared {
+  request: HttpRequest;
+  bytes: Uint8Array;
+}
+
+/** One record of an external system with its provenance. */
+export interface SourceRecord {
+  kind: string;
+  source_ref: string;
+  version_marker: string | null;
+  facts: JsonObject;
+}
+export type ReadOutcome =
+  | { kind: 'found'; record: SourceRecord }
+  | { kind: 'missing'; source_ref: string }
+  | { kind: 'failed'; reason: string };
+/** A read operation of an external system: safe to repeat. */
+export type Read = (args: JsonObject) => Promise<ReadOutcome>;
+
+export interface Connector {
+  contract: ConnectorContract;
+  /** Read operations by name; the dispatcher permits them one by one. */
+  reads: Readonly<Record<string, Read>>;
+  /** Refuses at input what the wire cannot carry exactly. */
+  checkMoney(amountMinor: number, currency: string): Refusal['code'] | undefined;
+  /** Deterministic, from the canonical action alone; no model text decides here. */
+  display(action: JsonObject): DisplayField[];
+  /** Pure: nothing that varies per attempt enters the bytes. */
+  prepare(action: JsonObject, bind: { run_id: string; action_digest: Digest; idempotency_key: string }): Prepared;
+  /** At most one physical send, through the connection that the runtime opened. */
+  execute(prepared: Prepared, transport: OneShot): Promise<Outcome>;
+  /** Own read-only credential. Never takes a lookalike for ours. */
+  observe(action: JsonObject, bind: { run_id: string; attempts: readonly Attempt[] }): Promise<Observation>;
+}
+
+/** Text of a reply, or undefined when it is not UTF-8 JSON. */
+export function jsonOf(reply: HttpReply): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(reply.body));
+  } catch {
+    return undefined;
+  }
+}
+
+/** A send that has no reply, in the runtime's words: uncertain unless no byte left. */
+export function withoutReply(result: Exclude<SendResult, HttpReply>): Outcome {
+  return result.kind === 'not_sent' ? { class: 'not_sent', reason: result.reason } : { class: 'uncertain', reason: result.reason };
+}

@@ -1,0 +1,1 @@
+export { STAGES, type Stage } from '@counterstamp/manifest-core';

@@ -1,0 +1,145 @@
+import { type Durations, durationFaults, type FailpointName, LIMITS, type Limits, PROFILES, type Profile, type Service } from '@counterstamp/manifest-core';
+import { DEFAULT_ROLE_PREFIX, serviceUrl } from '@counterstamp/manifest-store';
+import type { QueueSettings } from '@counterstamp/stage-queue';
+import { z } from 'zod';
+import { type FailpointAction, parseFailpoints } from './ports/failpoint.ts';
+
+/** The process environment before it is parsed. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What every service needs; each service's `config.ts` adds its own. */
+export interface ServiceConfig {
+  service: Service;
+  /** The service's own login. */
+  database_url: string;
+  queue: QueueSettings;
+  profile: Profile;
+  durations: Durations;
+  limits: Limits;
+  /** COUNTERSTAMP_DEV=1: approver keys and failpoints are permitted. */
+  development: boolean;
+  failpoints: ReadonlyMap<FailpointName, FailpointAction>;
+  log_level: string;
+  http_host: string;
+  /** 0: any free port. */
+  http_port: number;
+  concurrency: number;
+}
+
+export type ConfigResult<C> = { ok: true; config: C } | { ok: false; faults: string[] };
+
+const url = (...protocols: string[]) =>
+  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(' or ')}`);
+const wholeNumber = (max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,10}$/, 'must be a whole number')
+    .transform(Number)
+    .refine((value) => value <= max, `must be at most ${max}`);
+const flag = z.enum(['0', '1'], 'must be 0 or 1').transform((value) => value === '1');
+
+/** The shapes that environment variables take; for the services' own `config.ts`. */
+export const variable = { url, wholeNumber, flag };
+
+const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
+
+const Common = z.object({
+  DATABASE_URL: url('postgres:', 'postgresql:').optional(),
+  COUNTERSTAMP_SECRET: z.string().min(16, 'must have at least 16 characters').optional(),
+  COUNTERSTAMP_ROLE_PREFIX: z
+    .string()
+    .regex(/^[a-z][a-z0-9_]{0,30}$/, 'must be lower-case letters, digits and _')
+    .default(DEFAULT_ROLE_PREFIX),
+  REDIS_URL: url('redis:', 'rediss:').optional(),
+  COUNTERSTAMP_QUEUE_PREFIX: z
+    .string()
+    .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be letters, digits, _ and -')
+    .optional(),
+  COUNTERSTAMP_PROFILE: z.enum(Object.keys(PROFILES) as [Profile, ...Profile[]]).default('production'),
+  COUNTERSTAMP_DEV: flag.default(false),
+  COUNTERSTAMP_FAILPOINTS: z.string().default(''),
+  COUNTERSTAMP_HTTP_HOST: z.string().min(1).default('127.0.0.1'),
+  COUNTERSTAMP_HTTP_PORT: wholeNumber(65_535).optional(),
+  COUNTERSTAMP_CONCURRENCY: wholeNumber(1_000).optional(),
+  LOG_LEVEL: z.enum(LOG_LEVELS).default('info'),
+});
+
+/**
+ * Parses a service's environment: the common variables, the durations (`COUNTERSTAMP_<NAME>_MS`, e.g. COUNTERSTAMP_CALL_DEADLINE_MS) and the
+ * service's own `schema`. Every problem is reported at once, as a sentence that names its variable.
+ */
+export function parseServiceConfig<S extends z.ZodRawShape>(
+  service: Service,
+  env: Environment,
+  schema: z.ZodObject<S>,
+  defaults: { http_port: number; concurrency?: number },
+): ConfigResult<ServiceConfig & { own: z.output<z.ZodObject<S>> }> {
+  const faults: string[] = [];
+  const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
+  const common = collect(Common, set, faults);
+  const own = collect(schema, set, faults);
+
+  const profile = common?.COUNTERSTAMP_PROFILE ?? 'production';
+  const durations: Durations = { ...PROFILES[profile] };
+  for (const name of Object.keys(durations) as (keyof Durations)[]) {
+    const text = set[`COUNTERSTAMP_${name.toUpperCase()}`];
+    if (text === undefined) continue;
+    if (/^\d{1,12}$/.test(text)) durations[name] = Number(text);
+    else faults.push(`COUNTERSTAMP_${name.toUpperCase()}: must be a whole number of milliseconds`);
+  }
+  faults.push(...durationFaults(durations, profile));
+
+  const development = common?.COUNTERSTAMP_DEV ?? false;
+  const failpoints = parseFailpoints(common?.COUNTERSTAMP_FAILPOINTS ?? '');
+  faults.push(...failpoints.faults.map((fault) => `COUNTERSTAMP_FAILPOINTS: ${fault}`));
+  if (failpoints.actions.size > 0 && !development) faults.push('COUNTERSTAMP_FAILPOINTS: failpoints are for development; set COUNTERSTAMP_DEV=1 or remove them');
+
+  const database_url = common === undefined ? undefined : databaseUrl(service, set, common, faults);
+  if (common === undefined || own === undefined || database_url === undefined || faults.length > 0) return { ok: false, faults };
+
+  return {
+    ok: true,
+    config: {
+      service,
+      database_url,
+      queue: queueSettings(common, database_url),
+      profile,
+      durations,
+      limits: LIMITS,
+      development,
+      failpoints: failpoints.actions,
+      log_level: common.LOG_LEVEL,
+      http_host: common.COUNTERSTAMP_HTTP_HOST,
+      http_port: common.COUNTERSTAMP_HTTP_PORT ?? defaults.http_port,
+      concurrency: common.COUNTERSTAMP_CONCURRENCY ?? defaults.concurrency ?? 16,
+      own,
+    },
+  };
+}
+
+function collect<T>(schema: z.ZodType<T>, env: Record<string, string | undefined>, faults: string[]): T | undefined {
+  const result = schema.safeParse(env);
+  if (result.success) return result.data;
+  faults.push(...result.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.code === 'invalid_type' ? 'is required' : issue.message}`));
+  return undefined;
+}
+
+function databaseUrl(service: Service, env: Record<string, string | undefined>, common: z.output<typeof Common>, faults: string[]): string | undefined {
+  const name = `COUNTERSTAMP_${service.toUpperCase()}_DATABASE_URL`;
+  const given = env[name];
+  if (given !== undefined) {
+    const parsed = url('postgres:', 'postgresql:').safeParse(given);
+    if (!parsed.success) faults.push(`${name}: ${parsed.error.issues[0]?.message}`);
+    return parsed.data;
+  }
+  if (common.DATABASE_URL !== undefined && common.COUNTERSTAMP_SECRET !== undefined) {
+    return serviceUrl(common.DATABASE_URL, service, common.COUNTERSTAMP_SECRET, common.COUNTERSTAMP_ROLE_PREFIX);
+  }
+  faults.push(`${name}: is required (or DATABASE_URL together with COUNTERSTAMP_SECRET, from which the service's own login is derived)`);
+  return undefined;
+}
+
+function queueSettings(common: z.output<typeof Common>, database_url: string): QueueSettings {
+  if (common.REDIS_URL === undefined) return { backend: 'postgres', url: database_url };
+  return { backend: 'redis', url: common.REDIS_URL, ...(common.COUNTERSTAMP_QUEUE_PREFIX === undefined ? {} : { prefix: common.COUNTERSTAMP_QUEUE_PREFIX }) };
+}

@@ -1,0 +1,131 @@
+import type { Clock, Failpoint, Ids, Queue } from '@counterstamp/manifest-core';
+import { connect, type Sql } from '@counterstamp/manifest-store';
+import { type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
+import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
+import type { ConfigResult, Environment, ServiceConfig } from './config.ts';
+import type { Readiness } from './health-server.ts';
+import { systemClock } from './ports/clock.ts';
+import { armedFailpoints, noFailpoints } from './ports/failpoint.ts';
+import { randomIds } from './ports/ids.ts';
+
+/** sysexits.h EX_CONFIG: a supervisor must not restart what only a person can correct. */
+export const EXIT_CONFIG = 78;
+
+/** What the shell hands to a service. */
+export interface Shell<C> {
+  config: C;
+  instance_id: string;
+  log: Logger;
+  metrics: Metrics;
+  clock: Clock;
+  ids: Ids;
+  failpoint: Failpoint;
+  sql: Sql;
+  queue: HintQueue;
+  /** The queue as the port that commits hint through. */
+  hints: Queue;
+}
+
+/** A service that runs. */
+export interface Running {
+  /** Where its HTTP side listens. */
+  port: number;
+  /** Takes no new work and lets current work end, for at most `graceMs`. */
+  drain(graceMs: number): Promise<void>;
+}
+
+/**
+ * Runs one service as a process: configuration, log, signals, drain. SIGTERM and SIGINT: no new work, current work ends within the grace,
+ * exit 0; a second signal ends at once. Wrong configuration: every problem on stderr, exit 78.
+ */
+export async function runService<C extends ServiceConfig>(
+  parse: (env: Environment) => ConfigResult<C>,
+  start: (shell: Shell<C>) => Promise<Running>,
+  env: Environment,
+): Promise<void> {
+  const parsed = parse(env);
+  if (!parsed.ok) {
+    process.stderr.write(`configuration:\n${parsed.faults.map((fault) => `  - ${fault}`).join('\n')}\n`);
+    process.exit(EXIT_CONFIG);
+  }
+  const { config } = parsed;
+  const instance_id = randomIds.id('instance');
+  const log = createLogger({ service: config.service, instance_id, level: config.log_level });
+  const metrics = createMetrics(config.service);
+  const sql = connect(config.database_url, { applicationName: `counterstamp-${config.service}` });
+  const queue = openHintQueue(config.queue, {
+    onError: (error, where) => log.warn({ where, reason: error instanceof Error ? error.message : String(error) }, 'the queue reports an error'),
+  });
+  const shell: Shell<C> = {
+    config,
+    instance_id,
+    log,
+    metrics,
+    clock: systemClock,
+    ids: randomIds,
+    failpoint: config.failpoints.size > 0 ? armedFailpoints(config.failpoints) : noFailpoints,
+    sql,
+    queue,
+    hints: hintPort(queue, metrics, log),
+  };
+
+  process.on('unhandledRejection', (reason) => {
+    log.fatal({ err: reason }, 'unhandled rejection: a bug; the process ends and the sweeper brings its runs back');
+    process.exit(70);
+  });
+  process.on('uncaughtException', (error) => {
+    log.fatal({ err: error }, 'uncaught exception: a bug; the process ends and the sweeper brings its runs back');
+    process.exit(70);
+  });
+
+  let running: Running;
+  try {
+    running = await start(shell);
+  } catch (error) {
+    log.fatal({ err: error }, 'could not start');
+    process.exit(1);
+  }
+  log.info({ port: running.port, backend: config.queue.backend, profile: config.profile, pid: process.pid }, 'ready for work');
+
+  const signal = await firstSignal();
+  process.once('SIGTERM', () => process.exit(130));
+  process.once('SIGINT', () => process.exit(130));
+  log.info({ signal, grace_ms: config.durations.drain_grace_ms }, 'draining: no new work');
+  await running.drain(config.durations.drain_grace_ms);
+  await queue.close();
+  await sql.end({ timeout: 2 });
+  log.info('drained');
+  process.exit(0);
+}
+
+function firstSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    process.once('SIGTERM', resolve);
+    process.once('SIGINT', resolve);
+  });
+}
+
+/** A hint that does not leave is normal: the run's `wake_at` brings the fleet back. */
+function hintPort(queue: HintQueue, metrics: Metrics, log: Logger): Queue {
+  return {
+    async hint(stage, hint) {
+      const result = await queue.hint(stage, hint);
+      if (result === 'queued') {
+        metrics.hint(stage, 'queued');
+        return;
+      }
+      metrics.hint(stage, 'unavailable');
+      log.warn({ run_id: hint.run_id, revision: hint.revision, stage, reason: result.reason }, 'hint not sent; the sweeper brings the run back');
+    },
+  };
+}
+
+/** Whether the database answers within a second. */
+export async function databaseReadiness(sql: Sql, clock: Clock): Promise<Readiness> {
+  const query = sql`select 1`.then(
+    () => undefined,
+    (error: unknown) => (error instanceof Error ? error.message : String(error)),
+  );
+  const answer = await Promise.race([query, clock.sleep(1_000).then(() => 'no answer within 1 s')]);
+  return answer === undefined ? { ready: true, why: [] } : { ready: false, why: [`database: ${answer}`] };
+}

@@ -1,0 +1,91 @@
+import { RunId, type Stage, type Store } from '@counterstamp/manifest-core';
+import { createWorkerStore, StoreUnavailable } from '@counterstamp/manifest-store';
+import type { Consumer } from '@counterstamp/stage-queue';
+import type { ServiceConfig } from './config.ts';
+import { healthRoutes, listen, type Readiness } from './health-server.ts';
+import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
+import { createStageLoop, type Judge } from './stage-loop.ts';
+
+/** A live instance says so this often, in milliseconds. */
+const BEAT_MS = 5_000;
+
+/** A worker process: its stages' judges around the one loop, its consumers, its health. */
+export interface StageService {
+  store: Store;
+  judges: Partial<Record<Stage, Judge>>;
+  /** Work beside the hints (the sweeper); ends when the signal aborts. */
+  background?: (signal: AbortSignal) => Promise<void>;
+}
+
+/** The store under this instance's name. */
+export function workerStore(shell: Shell<ServiceConfig>): Store {
+  return createWorkerStore(shell.sql, { instance_id: shell.instance_id, ids: shell.ids });
+}
+
+/** Starts consuming the service's stages and serving its health. */
+export async function startStageService(shell: Shell<ServiceConfig>, service: StageService): Promise<Running> {
+  const { config, log, metrics, clock, queue } = shell;
+  const work = createStageLoop({
+    store: service.store,
+    queue: shell.hints,
+    clock,
+    failpoint: shell.failpoint,
+    log,
+    metrics,
+    judges: service.judges,
+  });
+  const stages = Object.keys(service.judges) as Stage[];
+  const consumers: Consumer[] = stages.map((stage) =>
+    queue.consume(
+      stage,
+      async (hint) => {
+        try {
+          await work(stage, { run_id: RunId.parse(hint.run_id), revision: hint.revision });
+        } catch (error) {
+          // The run is untouched or its commit's outcome unknown; either way its wake_at brings it back.
+          const message = error instanceof StoreUnavailable ? 'the database does not answer; the sweeper brings the run back' : 'the stage failed; the sweeper brings the run back';
+          log.error({ err: error, run_id: hint.run_id, revision: hint.revision, stage }, message);
+        }
+      },
+      { concurrency: config.concurrency },
+    ),
+  );
+
+  const readiness = async (): Promise<Readiness> => {
+    const [database, ...health] = await Promise.all([databaseReadiness(shell.sql, clock), ...consumers.map((consumer) => consumer.health())]);
+    const why = [...database.why];
+    for (const [index, consumer] of health.entries()) {
+      if (!consumer.consuming) why.push(`${stages[index]}: ${consumer.why ?? 'not consuming'}`);
+    }
+    return { ready: why.length === 0, why };
+  };
+  const server = await listen(healthRoutes({ readiness, metrics }).fetch, { host: config.http_host, port: config.http_port });
+
+  const stop = new AbortController();
+  const beats = beat(shell, service.store, stop.signal);
+  const background = service.background?.(stop.signal) ?? Promise.resolve();
+
+  return {
+    port: server.port,
+    async drain(graceMs) {
+      stop.abort();
+      const results = await Promise.all([...consumers.map((consumer) => consumer.drain(graceMs)), background, beats]);
+      for (const [index, stage] of stages.entries()) {
+        const result = results[index];
+        if (typeof result === 'object' && !result.drained) log.warn({ stage, grace_ms: graceMs }, 'current work did not end within the grace; the sweeper brings it back');
+      }
+      await Promise.race([server.close(), clock.sleep(1_000)]);
+    },
+  };
+}
+
+async function beat(shell: Shell<ServiceConfig>, store: Store, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await store.beat();
+    } catch (error) {
+      shell.log.warn({ reason: error instanceof Error ? error.message : String(error) }, 'heartbeat not recorded');
+    }
+    await shell.clock.sleep(BEAT_MS, signal);
+  }
+}

@@ -1,0 +1,16 @@
+import type { Observation } from '@counterstamp/connectors';
+import type { Manifest } from '@counterstamp/manifest-core';
+import type { Workflow } from './define-workflow.ts';
+import { refuseOperation } from './dispatcher.ts';
+
+/**
+ * One independent look at the business record of a run that may have had an effect: another credential and another code path than the answer
+ * to the send. Never acts.
+ */
+export async function observeEffect(run: Manifest, workflow: Workflow | undefined): Promise<Observation> {
+  if (workflow === undefined) return { kind: 'unknown', reason: `workflow ${run.workflow} version ${run.workflow_version} is not installed` };
+  if (run.action === null) throw new Error('a run may have had an effect without an action');
+  const refused = refuseOperation(workflow, run, workflow.observeOperation, 'read');
+  if (refused !== undefined) return { kind: 'unknown', reason: refused };
+  return await workflow.connector.observe(run.action.fields, { run_id: run.run_id, attempts: run.attempts });
+}

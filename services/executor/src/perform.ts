@@ -1,0 +1,173 @@
+import type { Outcome, Prepared } from '@counterstamp/connectors';
+import {
+  type Clock,
+  type CommitOutcome,
+  digestOf,
+  type Durations,
+  EXPIRY_MARGIN_MS,
+  type Failpoint,
+  type HotRow,
+  type Ids,
+  idempotencyKey,
+  type LoadedRun,
+  type OneShot,
+  type Store,
+} from '@counterstamp/manifest-core';
+import { StoreUnavailable } from '@counterstamp/manifest-store';
+import { type OneShotConnection, openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
+import type { Logger, Metrics } from '@counterstamp/telemetry';
+import type { Workflow } from '@counterstamp/workflows';
+import { decideOutcome, decideRefusal, deferral, type OutcomeDecision, outcomeRetryMs } from './decide.ts';
+
+/** Largest answer that is read from a provider. */
+const REPLY_MAX_BYTES = 256 * 1024;
+
+export interface PerformDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  failpoint: Failpoint;
+  durations: Durations;
+  log: Logger;
+  metrics: Metrics;
+}
+
+/** Time since a moment, by the clock that says more: the monotonic one may stand still while a virtual machine sleeps (protocol rule 4). */
+function stopwatch(clock: Clock): () => number {
+  const monotonic = clock.monotonicMs();
+  const wall = clock.wallMs();
+  return () => Math.max(clock.monotonicMs() - monotonic, clock.wallMs() - wall);
+}
+
+/**
+ * One dispatch, in the order of protocol rule 5: connection open, clock started, every check and the attempt in one commit, deadline check, write.
+ * Between the acknowledged commit and the write nothing is awaited. Only this call, in this process life, ever sends this attempt (rule 9).
+ */
+export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: PerformDeps): Promise<StageDecision> {
+  const { store, clock, ids, failpoint, durations, metrics } = deps;
+  const { manifest } = run;
+  const { action, action_revision, run_id } = manifest;
+  if (action === null || action_revision === null) throw new Error('a run awaits approval without an action');
+  const log = deps.log.child({ run_id, revision: manifest.revision, stage: 'execute' });
+
+  const idempotency_key = idempotencyKey(run_id, action_revision, action.digest);
+  const prepared = workflow.connector.prepare(action.fields, { run_id, action_digest: action.digest, idempotency_key });
+
+  const opened = await openOneShot({ ...prepared.request, bodyLength: prepared.bytes.byteLength }, { connectTimeoutMs: durations.connect_timeout_ms });
+  if (opened.kind === 'not_sent') {
+    log.warn({ reason: opened.reason }, 'no connection; no attempt was made');
+    return deferral(run, durations, `connection: ${opened.reason}`);
+  }
+  const { connection } = opened;
+  try {
+    await failpoint.reach('dispatch.loaded', run_id);
+    if (connection.destroyed) return deferral(run, durations, 'connection: closed before the dispatch');
+    const elapsedMs = stopwatch(clock);
+    await failpoint.reach('dispatch.t0.before-begin', run_id);
+
+    const attempt_id = ids.id('attempt');
+    const committing = store.commitDispatch({
+      run_id,
+      expected: manifest.revision,
+      attempt_id,
+      idempotency_key,
+      action_digest: action.digest,
+      request_bytes: prepared.bytes,
+      request_digest: digestOf('cs.request-bytes.v1', prepared.bytes),
+      operation: workflow.effectOperation,
+      call_deadline_ms: durations.call_deadline_ms,
+      expiry_margin_ms: durations.epsilon_ms + EXPIRY_MARGIN_MS,
+      sweep_grace_ms: durations.sweep_grace_ms,
+    });
+    failpoint.reachSync('dispatch.call-sent', run_id);
+    // An ambiguous commit throws here: it counts as not won, nothing is sent, the sweeper resolves it (rule 7).
+    const dispatched = await committing;
+    if (dispatched.kind === 'stale_revision') return { kind: 'reload' };
+    if (dispatched.kind === 'refused') return decideRefusal(run, dispatched, durations);
+    failpoint.reachSync('dispatch.acked.before-check', run_id);
+
+    const leftMs = () => dispatched.budget_ms - elapsedMs();
+    const transport = oneSend(connection, prepared, leftMs, durations.epsilon_ms, failpoint);
+    // Up to the write inside `execute` everything is synchronous; what follows waits for the answer.
+    const answer = workflow.connector.execute(prepared, transport);
+    const committed = { from: manifest.state, to: 'executing', trigger: 'dispatched' } as const;
+    metrics.transition(committed);
+    log.info({ ...committed, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key }, 'dispatched');
+    await failpoint.reach('dispatch.written.before-response', run_id);
+    const outcome: Outcome = await answer.catch((error: unknown) => {
+      // A connector that throws after the send has told us nothing about the effect.
+      log.error({ err: error, attempt_id }, 'the connector failed; the outcome is uncertain');
+      return { class: 'uncertain', reason: 'connector_failed' };
+    });
+    metrics.send(outcome.class);
+    await failpoint.reach('dispatch.response.before-outcome', run_id);
+    log.info({ attempt_id, outcome: outcome.class, ...('reason' in outcome ? { reason: outcome.reason } : {}) }, 'answered');
+
+    const decision = decideOutcome(attempt_id, manifest.attempts, outcome, durations);
+    return await recordOutcome(dispatched.row, attempt_id, outcome, decision, () => leftMs() + durations.sweep_grace_ms, deps, log);
+  } finally {
+    connection.close();
+  }
+}
+
+/** The connection as the connector sees it: the stored bytes and nothing else, once, and only while the deadline check holds. */
+function oneSend(connection: OneShotConnection, prepared: Prepared, leftMs: () => number, epsilonMs: number, failpoint: Failpoint): OneShot {
+  return {
+    send: (bytes) =>
+      connection.send(bytes, {
+        storedBytes: prepared.bytes,
+        mayStillSend: () => {
+          const may = leftMs() >= epsilonMs;
+          failpoint.reachSync('dispatch.checked.before-write');
+          return may;
+        },
+        timeoutMs: Math.max(1, leftMs()),
+        maxBytes: REPLY_MAX_BYTES,
+      }),
+  };
+}
+
+/**
+ * Commits the outcome on the revision of the dispatch commit (rule 13). A lost swap appends it as evidence instead (rule 14). While the
+ * database is away it is tried again until the sweeper's grace is over; from then on the run is looked up anyway.
+ */
+async function recordOutcome(
+  row: HotRow,
+  attempt_id: string,
+  outcome: Outcome,
+  decision: OutcomeDecision,
+  leftMs: () => number,
+  deps: PerformDeps,
+  log: Logger,
+): Promise<StageDecision> {
+  const { store, clock, failpoint, metrics } = deps;
+  const { run_id } = row;
+  const to = ({ effect_accepted: 'verifying', effect_rejected: 'failed', outcome_uncertain: 'needs_reconciliation', nothing_sent: 'needs_reconciliation' } as const)[decision.on];
+  for (let tries = 0; ; tries++) {
+    try {
+      const committed: CommitOutcome = await store.commitStage({
+        run_id,
+        expected: row.revision,
+        from: 'executing',
+        on: decision.on,
+        to,
+        facts: decision.facts,
+        wake_in_ms: decision.wake_in_ms,
+      });
+      if (committed.kind === 'committed') {
+        metrics.transition({ from: 'executing', to, trigger: decision.on });
+        const code = decision.facts.stop_reason?.code;
+        log.info({ revision: committed.row.revision, from: 'executing', to, trigger: decision.on, ...(code === undefined ? {} : { code }) }, 'committed');
+        return { kind: 'committed', row: committed.row };
+      }
+      await failpoint.reach('evidence.before-insert', run_id);
+      const kept = await store.appendEvidence({ run_id, attempt_id, kind: 'late_outcome', applied: decision.applied, body: { ...outcome } });
+      log.warn({ attempt_id, kept }, 'the run moved on before the answer came; the answer is kept as evidence');
+      return { kind: 'nothing', reason: 'outcome kept as evidence' };
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) || leftMs() <= 0) throw error;
+      log.warn({ attempt_id, tries: tries + 1 }, 'the outcome is not recorded yet; trying again');
+      await clock.sleep(outcomeRetryMs(tries));
+    }
+  }
+}

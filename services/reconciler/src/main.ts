@@ -1,0 +1,29 @@
+import { census } from '@counterstamp/manifest-store';
+import { type Environment, runService, startStageService, workerStore } from '@counterstamp/stage-runtime';
+import { openSystems } from '@counterstamp/workflows';
+import { parseConfig } from './config.ts';
+import { reconcilerStages } from './stages.ts';
+import { sweep } from './sweeper.ts';
+
+/** Runs the reconciler until it is told to end: queue reconcile, the sweeper, the census. Any number of them may run. */
+export async function runReconciler(env: Environment): Promise<void> {
+  await runService(
+    parseConfig,
+    (shell) => {
+      const { own, durations, limits } = shell.config;
+      const { clock, failpoint, log, metrics } = shell;
+      const systems = openSystems(own, durations);
+      metrics.onCensus(
+        () => census(shell.sql),
+        () => clock.monotonicMs(),
+      );
+      const store = workerStore(shell);
+      return startStageService(shell, {
+        store,
+        judges: reconcilerStages(systems, { durations, limits, failpoint }),
+        background: (signal) => sweep({ store, queue: shell.hints, clock, failpoint, durations, log, metrics }, signal),
+      });
+    },
+    env,
+  );
+}

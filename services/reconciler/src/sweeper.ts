@@ -1,0 +1,60 @@
+import { type Clock, type Durations, type Failpoint, type Queue, type Store, stageOf } from '@counterstamp/manifest-core';
+import type { Logger, Metrics } from '@counterstamp/telemetry';
+import { decideOverdue } from './decide.ts';
+
+/** Due runs that one sweep claims; the next follows at once while it fills. */
+const CLAIM_MAX = 200;
+
+export interface SweeperDeps {
+  store: Store;
+  queue: Queue;
+  clock: Clock;
+  failpoint: Failpoint;
+  durations: Durations;
+  log: Logger;
+  metrics: Metrics;
+}
+
+/**
+ * Brings back every run that the fleet or a clock must come back to, from Postgres alone: claims due runs (their `wake_at` moves on in the
+ * claim), commits what is overdue, and hints the rest. Any number of sweepers may run. Ends when the signal aborts.
+ */
+export async function sweep(deps: SweeperDeps, signal: AbortSignal): Promise<void> {
+  const { clock, durations, log } = deps;
+  while (!signal.aborted) {
+    let claimed = 0;
+    try {
+      claimed = await sweepOnce(deps);
+    } catch (error) {
+      log.warn({ reason: error instanceof Error ? error.message : String(error) }, 'sweep failed; the next one tries again');
+    }
+    if (claimed < CLAIM_MAX) await clock.sleep(durations.sweep_interval_ms, signal);
+  }
+}
+
+/** One sweep. @returns how many runs were due. */
+export async function sweepOnce({ store, queue, failpoint, durations, log, metrics }: SweeperDeps): Promise<number> {
+  const { rehint_min_ms, rehint_max_ms, sweep_grace_ms } = durations;
+  const due = await store.claimDue({ limit: CLAIM_MAX, rehint_min_ms, rehint_max_ms, sweep_grace_ms });
+  const hints: Promise<void>[] = [];
+  for (const item of due) {
+    let { row } = item;
+    const commit = decideOverdue(item, durations);
+    if (commit !== undefined) {
+      await failpoint.reach('sweep.selected.before-commit', row.run_id);
+      const outcome = await store.commitStage(commit);
+      // Somebody committed between claim and commit: that commit set a new wake-up.
+      if (outcome.kind === 'stale_revision') continue;
+      metrics.transition({ from: commit.from, to: commit.to, trigger: commit.on });
+      log.info({ run_id: row.run_id, revision: outcome.row.revision, from: commit.from, to: commit.to, trigger: commit.on, code: commit.facts.stop_reason?.code }, 'committed');
+      row = outcome.row;
+    }
+    const stage = stageOf(row);
+    if (stage === null) continue;
+    await failpoint.reach('sweep.wake-moved.before-hint', row.run_id);
+    hints.push(queue.hint(stage, { run_id: row.run_id, revision: row.revision }));
+  }
+  await Promise.all(hints);
+  if (due.length > 0) log.debug({ due: due.length }, 'swept');
+  return due.length;
+}

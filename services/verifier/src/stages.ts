@@ -1,0 +1,16 @@
+import type { Durations, Failpoint, Limits } from '@counterstamp/manifest-core';
+import type { Judge } from '@counterstamp/stage-runtime';
+import { observeEffect, type Systems, workflowOf } from '@counterstamp/workflows';
+import { decideVerification } from './decide.ts';
+
+/** The verify stage: one look at the business record, one judgement. */
+export function verifierStages(systems: Systems, deps: { durations: Durations; limits: Limits; failpoint: Failpoint }): { verify: Judge } {
+  return {
+    verify: async (run) => {
+      const workflow = workflowOf(systems, run.manifest);
+      const observation = await observeEffect(run.manifest, workflow);
+      await deps.failpoint.reach('verify.read.before-commit', run.manifest.run_id);
+      return decideVerification(run, observation, deps);
+    },
+  };
+}
