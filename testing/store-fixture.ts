@@ -36,7 +36,7 @@ import { type PostgresVersion, testDatabase } from './services.ts';
 
 /** One prefix for all tests of a server: the roles are cluster-wide and stay, so they must not pile up. */
 export const TEST_ROLE_PREFIX = 'cs_test_';
-export const TEST_SECRET = 'only-for-tests';
+export const TEST_SECRET = 'only-for-tests-and-nothing-else';
 
 export const testIds: Ids = {
   uuid: () => randomUUID(),
@@ -270,6 +270,7 @@ export function newRun(who: Principal): NewRun {
     context: [],
     proposal: null,
     run_life_ms: 600_000,
+    approval_life_ms: null,
     wake_in_ms: 3_000,
     settle_ms: 2_000,
     trace_context: null,

@@ -10,6 +10,9 @@ const CONTEXT_ENTRIES_MAX = 8;
 /** Operations that one run may name; no workflow comes near. */
 const OPERATIONS_MAX = 32;
 
+/** An approval that lives shorter could not be used before it expires. */
+const APPROVAL_LIFE_MS_MIN = 1_000;
+
 /** Largest revision that the database's integer holds. */
 const REVISION_MAX = 2_147_483_647;
 
@@ -34,6 +37,8 @@ export const CreateRunBody = z.strictObject({
   /** An action proposed from outside: stored as untrusted, checked before anybody is asked. */
   proposal: WorkflowObject.optional(),
   context: z.array(ContextEntry).max(CONTEXT_ENTRIES_MAX).optional(),
+  /** Milliseconds that the approval lives: shorter than the installation's, never longer. */
+  approval_life_ms: z.int().min(APPROVAL_LIFE_MS_MIN).optional(),
   /** The stopped run that this one replaces as its next generation. */
   supersedes: RunId.optional(),
 });

@@ -14,7 +14,14 @@ export type {
   Settlement,
   SourceRecord,
 } from './port.ts';
+export { checkMoney } from './port.ts';
 export { SANDBOX_PAYMENTS_CONTRACT } from './sandbox-payments/contract.ts';
 export { displayRefund, REFUND_REASONS, RefundAction } from './sandbox-payments/refund-action.ts';
-export { classifyRefundReply, createSandboxPayments, matchEffects, PaymentFacts, type SandboxPaymentsOptions } from './sandbox-payments/sandbox-payments.ts';
+export {
+  classifyRefundReply,
+  createSandboxPayments,
+  matchEffects,
+  PaymentFacts,
+  type SandboxPaymentsOptions,
+} from './sandbox-payments/sandbox-payments.ts';
 export { createShop, OrderFacts, RequestFacts, type Shop } from './shop/shop.ts';

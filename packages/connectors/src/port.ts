@@ -1,4 +1,13 @@
-import type { Attempt, Digest, DisplayField, HttpReply, HttpRequest, JsonObject, OneShot, Refusal, SendResult } from '@counterstamp/manifest-core';
+import type {
+  Attempt,
+  Digest,
+  DisplayField,
+  HttpReply,
+  HttpRequest,
+  JsonObject,
+  OneShot,
+  SendResult,
+} from '@counterstamp/manifest-core';
 
 /** What the target promises about repeated sends. After the retention the same key executes AGAIN. */
 export type IdempotencyContract =
@@ -28,6 +37,17 @@ export interface LookupContract {
 /** A currency's exponent at the target, and the granularity that an amount must be a multiple of, in minor units. */
 export interface CurrencyTable {
   [currency: string]: { exponent: number; granularity: number };
+}
+
+/** Refuses at input what the wire cannot carry exactly; `undefined` when it can. */
+export function checkMoney(
+  amounts: CurrencyTable,
+  amountMinor: number,
+  currency: string,
+): 'currency_unsupported' | 'amount_not_representable' | undefined {
+  const known = Object.hasOwn(amounts, currency) ? amounts[currency] : undefined;
+  if (known === undefined) return 'currency_unsupported';
+  return amountMinor % known.granularity === 0 ? undefined : 'amount_not_representable';
 }
 
 export interface ConnectorContract {
@@ -102,8 +122,6 @@ export interface Connector {
   contract: ConnectorContract;
   /** Read operations by name; the dispatcher permits them one by one. */
   reads: Readonly<Record<string, Read>>;
-  /** Refuses at input what the wire cannot carry exactly. */
-  checkMoney(amountMinor: number, currency: string): Refusal['code'] | undefined;
   /** Deterministic, from the canonical action alone; no model text decides here. */
   display(action: JsonObject): DisplayField[];
   /** Pure: nothing that varies per attempt enters the bytes. */
@@ -125,5 +143,7 @@ export function jsonOf(reply: HttpReply): unknown {
 
 /** A send that has no reply, in the runtime's words: uncertain unless no byte left. */
 export function withoutReply(result: Exclude<SendResult, HttpReply>): Outcome {
-  return result.kind === 'not_sent' ? { class: 'not_sent', reason: result.reason } : { class: 'uncertain', reason: result.reason };
+  return result.kind === 'not_sent'
+    ? { class: 'not_sent', reason: result.reason }
+    : { class: 'uncertain', reason: result.reason };
 }

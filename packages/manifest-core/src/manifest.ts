@@ -143,6 +143,8 @@ export const Manifest = z.strictObject({
   evidence_complete: z.boolean(),
   decisions_sufficient: z.boolean(),
   retry_allowed: z.boolean(),
+  /** The request's own, shorter approval life in milliseconds; null: the installation's. */
+  approval_life_ms: z.int().positive().nullable(),
   deadlines: z.strictObject({ run: Instant, approval: Instant.nullable() }),
   wake_at: Instant.nullable(),
   parked_reason: z.enum(stopCodes).nullable(),

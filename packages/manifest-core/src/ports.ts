@@ -262,6 +262,8 @@ export interface NewRun {
   context: ContextEntry[];
   proposal: ProposalDraft | null;
   run_life_ms: number;
+  /** Shorter than the installation's approval life, or null for that. */
+  approval_life_ms: number | null;
   wake_in_ms: number;
   /** How long after a call deadline a superseded run's attempts must have settled. */
   settle_ms: number;

@@ -252,6 +252,7 @@ CREATE TABLE "cs"."run_input" (
 	"input_canonical" text NOT NULL,
 	"input" jsonb NOT NULL,
 	"body_digest" text NOT NULL,
+	"approval_life_ms" integer,
 	"allowed_operations" text[] NOT NULL,
 	"context" jsonb NOT NULL
 );

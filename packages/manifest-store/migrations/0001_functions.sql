@@ -236,8 +236,8 @@ begin
     on conflict on constraint run_request_generation do nothing
     returning * into v_new;
     if found then
-      insert into cs.run_input (run_id, input_canonical, input, body_digest, allowed_operations, context)
-      values (v_new.run_id, p_new ->> 'input_canonical', (p_new ->> 'input_canonical')::jsonb, v_digest,
+      insert into cs.run_input (run_id, input_canonical, input, body_digest, approval_life_ms, allowed_operations, context)
+      values (v_new.run_id, p_new ->> 'input_canonical', (p_new ->> 'input_canonical')::jsonb, v_digest, (p_new ->> 'approval_life_ms')::int,
         array(select jsonb_array_elements_text(p_new -> 'allowed_operations')), p_new -> 'context');
       if jsonb_typeof(p_new -> 'proposal') = 'object' then perform cs.insert_proposal(v_new.run_id, 1, p_new -> 'proposal'); end if;
       insert into cs.run_event (run_id, revision, from_state, to_state, trigger, actor, at, payload, payload_digest, previous_hash, hash)

@@ -15,7 +15,7 @@ export async function loadRun(sql: Sql, runId: RunId, tenant: string | null = nu
       'counters', json_build_object('read_failures', r.read_failures, 'proposal_cycles', r.proposal_cycles, 'verification_waits', r.verification_waits,
         'look_ups', r.look_ups, 'attempts', r.attempts, 'not_sent_retries', r.not_sent_retries),
       'evidence_round', r.evidence_round, 'evidence_complete', r.evidence_complete, 'decisions_sufficient', r.decisions_sufficient, 'retry_allowed', r.retry_allowed,
-      'deadlines', json_build_object('run', cs.iso(r.run_deadline), 'approval', cs.iso(r.approval_expires_at)),
+      'approval_life_ms', i.approval_life_ms, 'deadlines', json_build_object('run', cs.iso(r.run_deadline), 'approval', cs.iso(r.approval_expires_at)),
       'wake_at', cs.iso(r.wake_at), 'parked_reason', r.parked_reason, 'stop_reason', r.stop_reason, 'resource_key', r.resource_key,
       'in_flight_key', r.in_flight_key, 'chain_head', r.chain_head, 'trace_context', r.trace_context,
       'input', i.input_canonical::json, 'allowed_operations', to_json(i.allowed_operations), 'context', i.context,

@@ -116,6 +116,7 @@ export const runInput = cs.table('run_input', {
   input_canonical: text('input_canonical').notNull(),
   input: jsonb('input').notNull(),
   body_digest: text('body_digest').notNull(),
+  approval_life_ms: integer('approval_life_ms'),
   allowed_operations: text('allowed_operations').array().notNull(),
   context: jsonb('context').notNull(),
 });

@@ -5,10 +5,8 @@ import type { Stage } from './stages.ts';
 /** What a worker tells its consumer. */
 export interface WorkerEvents {
   process: ProcessJob;
-  /** A job was taken. Comes before `process`, which is skipped for a job that stalled too often. */
-  onTaken: (jobId: string) => void;
-  /** BullMQ gave the job up without calling `process`, or could not record its end. */
-  onFailed: (jobId: string) => void;
+  /** A job was taken; `process` follows with the same object. */
+  onTaken: (job: object) => void;
   onError: (error: unknown) => void;
 }
 

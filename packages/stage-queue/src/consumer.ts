@@ -47,7 +47,10 @@ export const LOCK_MS = 10_000;
 /** Longest answer of `health`, milliseconds. */
 const HEALTH_MAX_MS = 1_000;
 
-/** Hints waiting and none taken for this long, milliseconds: the consumer is stuck. An idle worker looks every 5 s (Redis) or 8 s (Postgres) even if its wake-up got lost. */
+/**
+ * Hints waiting and none taken for this long, milliseconds: the consumer is stuck. An idle worker looks every 5 s (Redis)
+ * or 8 s (Postgres) even if its wake-up got lost.
+ */
 const UNTAKEN_MAX_MS = 10_000;
 
 /** The same while every slot works. A call takes up to 20 s, so a slot that has not come free in a minute hangs. */
@@ -78,8 +81,8 @@ export function startConsumer(
   handle: HandleHint,
   options: ConsumeOptions,
 ): Consumer {
-  /** Jobs taken and not ended, by id. */
-  const running = new Set<string>();
+  /** Jobs taken and not ended: the objects, because a job that stalled may run a second time under the same id. */
+  const running = new Set<object>();
   let whenIdle: (() => void)[] = [];
   let draining: Promise<{ drained: boolean }> | undefined;
   let refusing = false;
@@ -87,8 +90,8 @@ export function startConsumer(
   let takenAt = timers.monotonicMs();
   let waitingSince: number | undefined;
 
-  const ended = (jobId: string): void => {
-    running.delete(jobId);
+  const ended = (job: object): void => {
+    running.delete(job);
     if (running.size > 0) return;
     for (const resolve of whenIdle) resolve();
     whenIdle = [];
@@ -114,13 +117,13 @@ export function startConsumer(
         return;
       }
       // Taken by a fetch that outlived its wait in `drain`: a lost hint is normal, a handler cut off half-way is not.
-      if (refusing && !running.has(jobId)) return;
+      if (refusing && !running.has(job)) return;
       await handle(hint.data);
     } catch (error) {
       // The run's row decides what comes next; a failed job would change nothing but the queue's own books.
       report(error, `${stage}.handler`);
     } finally {
-      ended(jobId);
+      ended(job);
     }
   };
 
@@ -129,13 +132,12 @@ export function startConsumer(
     { concurrency: options.concurrency, lockMs: options.lockMs ?? LOCK_MS, stalledMax: stalledMax(stage) },
     {
       process,
-      onTaken: (jobId) => {
+      onTaken: (job) => {
         // Announced after `drain` stopped waiting for fetches: `process` will let it go.
-        if (!refusing) running.add(jobId);
+        if (!refusing) running.add(job);
         takenAt = timers.monotonicMs();
         waitingSince = undefined;
       },
-      onFailed: ended,
       onError: (error) => {
         if (!closing) report(error, `${stage}.worker`);
       },

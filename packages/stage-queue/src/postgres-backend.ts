@@ -195,8 +195,10 @@ export class PostgresBackend implements QueueBackend {
       this.#timers,
     );
     worker.on('error', events.onError);
-    worker.on('active', (job) => events.onTaken(job.id ?? ''));
-    worker.on('failed', (job) => events.onFailed(job?.id ?? ''));
+    // A job that stalled too often carries its failure: BullMQ ends it without a call of `process`.
+    worker.on('active', (job) => {
+      if (!job.deferredFailure) events.onTaken(job);
+    });
     worker.start();
     // The count of waiting hints, which health asks for anyway, is the test of this backend's connections.
     return { worker, connected: () => ({ up: true }) };

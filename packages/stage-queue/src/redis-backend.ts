@@ -123,8 +123,10 @@ export class RedisBackend implements QueueBackend {
       this.#timers,
     );
     worker.on('error', events.onError);
-    worker.on('active', (job) => events.onTaken(job.id ?? ''));
-    worker.on('failed', (job) => events.onFailed(job?.id ?? ''));
+    // A job that stalled too often carries its failure: BullMQ ends it without a call of `process`.
+    worker.on('active', (job) => {
+      if (!job.deferredFailure) events.onTaken(job);
+    });
     let blocking: IRedisClient | undefined;
     worker.getBackend().blockingClient?.then(
       (client) => {

@@ -1,4 +1,13 @@
-import { type Durations, durationFaults, type FailpointName, LIMITS, type Limits, PROFILES, type Profile, type Service } from '@counterstamp/manifest-core';
+import {
+  type Durations,
+  durationFaults,
+  type FailpointName,
+  LIMITS,
+  type Limits,
+  PROFILES,
+  type Profile,
+  type Service,
+} from '@counterstamp/manifest-core';
 import { DEFAULT_ROLE_PREFIX, serviceUrl } from '@counterstamp/manifest-store';
 import type { QueueSettings } from '@counterstamp/stage-queue';
 import { z } from 'zod';
@@ -29,7 +38,12 @@ export interface ServiceConfig {
 export type ConfigResult<C> = { ok: true; config: C } | { ok: false; faults: string[] };
 
 const url = (...protocols: string[]) =>
-  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(' or ')}`);
+  z
+    .string()
+    .refine(
+      (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol),
+      `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(' or ')}`,
+    );
 const wholeNumber = (max: number) =>
   z
     .string()
@@ -92,10 +106,12 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
   const development = common?.COUNTERSTAMP_DEV ?? false;
   const failpoints = parseFailpoints(common?.COUNTERSTAMP_FAILPOINTS ?? '');
   faults.push(...failpoints.faults.map((fault) => `COUNTERSTAMP_FAILPOINTS: ${fault}`));
-  if (failpoints.actions.size > 0 && !development) faults.push('COUNTERSTAMP_FAILPOINTS: failpoints are for development; set COUNTERSTAMP_DEV=1 or remove them');
+  if (failpoints.actions.size > 0 && !development)
+    faults.push('COUNTERSTAMP_FAILPOINTS: failpoints are for development; set COUNTERSTAMP_DEV=1 or remove them');
 
   const database_url = common === undefined ? undefined : databaseUrl(service, set, common, faults);
-  if (common === undefined || own === undefined || database_url === undefined || faults.length > 0) return { ok: false, faults };
+  if (common === undefined || own === undefined || database_url === undefined || faults.length > 0)
+    return { ok: false, faults };
 
   return {
     ok: true,
@@ -120,11 +136,20 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
 function collect<T>(schema: z.ZodType<T>, env: Record<string, string | undefined>, faults: string[]): T | undefined {
   const result = schema.safeParse(env);
   if (result.success) return result.data;
-  faults.push(...result.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.code === 'invalid_type' ? 'is required' : issue.message}`));
+  faults.push(
+    ...result.error.issues.map(
+      (issue) => `${issue.path.join('.')}: ${issue.code === 'invalid_type' ? 'is required' : issue.message}`,
+    ),
+  );
   return undefined;
 }
 
-function databaseUrl(service: Service, env: Record<string, string | undefined>, common: z.output<typeof Common>, faults: string[]): string | undefined {
+function databaseUrl(
+  service: Service,
+  env: Record<string, string | undefined>,
+  common: z.output<typeof Common>,
+  faults: string[],
+): string | undefined {
   const name = `COUNTERSTAMP_${service.toUpperCase()}_DATABASE_URL`;
   const given = env[name];
   if (given !== undefined) {
@@ -135,11 +160,17 @@ function databaseUrl(service: Service, env: Record<string, string | undefined>, 
   if (common.DATABASE_URL !== undefined && common.COUNTERSTAMP_SECRET !== undefined) {
     return serviceUrl(common.DATABASE_URL, service, common.COUNTERSTAMP_SECRET, common.COUNTERSTAMP_ROLE_PREFIX);
   }
-  faults.push(`${name}: is required (or DATABASE_URL together with COUNTERSTAMP_SECRET, from which the service's own login is derived)`);
+  faults.push(
+    `${name}: is required (or DATABASE_URL together with COUNTERSTAMP_SECRET, from which the service's own login is derived)`,
+  );
   return undefined;
 }
 
 function queueSettings(common: z.output<typeof Common>, database_url: string): QueueSettings {
   if (common.REDIS_URL === undefined) return { backend: 'postgres', url: database_url };
-  return { backend: 'redis', url: common.REDIS_URL, ...(common.COUNTERSTAMP_QUEUE_PREFIX === undefined ? {} : { prefix: common.COUNTERSTAMP_QUEUE_PREFIX }) };
+  return {
+    backend: 'redis',
+    url: common.REDIS_URL,
+    ...(common.COUNTERSTAMP_QUEUE_PREFIX === undefined ? {} : { prefix: common.COUNTERSTAMP_QUEUE_PREFIX }),
+  };
 }

@@ -1,6 +1,6 @@
+import type { Metrics } from '@counterstamp/telemetry';
 import { type ServerType, serve } from '@hono/node-server';
 import { Hono } from 'hono';
-import type { Metrics } from '@counterstamp/telemetry';
 
 /** Whether a process does its work, as seen from outside. */
 export interface Readiness {
@@ -31,17 +31,20 @@ export function healthRoutes(deps: { readiness: () => Promise<Readiness>; metric
  */
 export function listen(fetch: Hono['fetch'], address: { host: string; port: number }): Promise<HealthServer> {
   return new Promise((resolve, reject) => {
-    const server: ServerType = serve({ fetch, hostname: address.host, port: address.port, overrideGlobalObjects: false }, (info) => {
-      resolve({
-        port: info.port,
-        close: () =>
-          new Promise((closed) => {
-            server.close(() => closed());
-            // Kept-alive connections without a request would hold the close open.
-            if ('closeIdleConnections' in server) server.closeIdleConnections();
-          }),
-      });
-    });
+    const server: ServerType = serve(
+      { fetch, hostname: address.host, port: address.port, overrideGlobalObjects: false },
+      (info) => {
+        resolve({
+          port: info.port,
+          close: () =>
+            new Promise((closed) => {
+              server.close(() => closed());
+              // Kept-alive connections without a request would hold the close open.
+              if ('closeIdleConnections' in server) server.closeIdleConnections();
+            }),
+        });
+      },
+    );
     server.once('error', reject);
   });
 }

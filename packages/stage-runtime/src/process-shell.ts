@@ -54,7 +54,8 @@ export async function runService<C extends ServiceConfig>(
   const metrics = createMetrics(config.service);
   const sql = connect(config.database_url, { applicationName: `counterstamp-${config.service}` });
   const queue = openHintQueue(config.queue, {
-    onError: (error, where) => log.warn({ where, reason: error instanceof Error ? error.message : String(error) }, 'the queue reports an error'),
+    onError: (error, where) =>
+      log.warn({ where, reason: error instanceof Error ? error.message : String(error) }, 'the queue reports an error'),
   });
   const shell: Shell<C> = {
     config,
@@ -85,7 +86,10 @@ export async function runService<C extends ServiceConfig>(
     log.fatal({ err: error }, 'could not start');
     process.exit(1);
   }
-  log.info({ port: running.port, backend: config.queue.backend, profile: config.profile, pid: process.pid }, 'ready for work');
+  log.info(
+    { port: running.port, backend: config.queue.backend, profile: config.profile, pid: process.pid },
+    'ready for work',
+  );
 
   const signal = await firstSignal();
   process.once('SIGTERM', () => process.exit(130));
@@ -115,7 +119,10 @@ function hintPort(queue: HintQueue, metrics: Metrics, log: Logger): Queue {
         return;
       }
       metrics.hint(stage, 'unavailable');
-      log.warn({ run_id: hint.run_id, revision: hint.revision, stage, reason: result.reason }, 'hint not sent; the sweeper brings the run back');
+      log.warn(
+        { run_id: hint.run_id, revision: hint.revision, stage, reason: result.reason },
+        'hint not sent; the sweeper brings the run back',
+      );
     },
   };
 }

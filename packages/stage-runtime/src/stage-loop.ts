@@ -46,7 +46,9 @@ const LOST_MAX = 8;
  * The one loop: take a hint → reload the run → gather facts → decide → commit by compare-and-swap → hint the next stage.
  * A lost swap reloads and decides again, a bounded number of times; the sweeper brings back what is left over.
  */
-export function createStageLoop(deps: StageLoopDeps): (stage: Stage, hint: { run_id: RunId; revision: number }) => Promise<void> {
+export function createStageLoop(
+  deps: StageLoopDeps,
+): (stage: Stage, hint: { run_id: RunId; revision: number }) => Promise<void> {
   const { store, queue, clock, failpoint, metrics, judges } = deps;
 
   return async (hinted, { run_id, revision }) => {
@@ -81,7 +83,10 @@ export function createStageLoop(deps: StageLoopDeps): (stage: Stage, hint: { run
         const next = stageOf(row);
         if (next === null) return;
         if (judges[next] === undefined) {
-          await failpoint.reach(hinted === 'execute' ? 'outcome.committed.before-hint' : 'stage.committed.before-hint', run_id);
+          await failpoint.reach(
+            hinted === 'execute' ? 'outcome.committed.before-hint' : 'stage.committed.before-hint',
+            run_id,
+          );
           await queue.hint(next, { run_id, revision: row.revision });
           return;
         }
@@ -94,7 +99,12 @@ export function createStageLoop(deps: StageLoopDeps): (stage: Stage, hint: { run
     }
   };
 
-  async function settle(decision: StageDecision, run: LoadedRun, stage: Stage, log: Logger): Promise<HotRow | 'lost' | null> {
+  async function settle(
+    decision: StageDecision,
+    run: LoadedRun,
+    stage: Stage,
+    log: Logger,
+  ): Promise<HotRow | 'lost' | null> {
     const { run_id, revision, state } = run.manifest;
     switch (decision.kind) {
       case 'commit': {
@@ -113,7 +123,16 @@ export function createStageLoop(deps: StageLoopDeps): (stage: Stage, hint: { run
         if (outcome.kind === 'stale_revision') return 'lost';
         metrics.transition({ from: state, to: rule.to, trigger: decision.on });
         const code = decision.facts.stop_reason?.code;
-        log.info({ revision: outcome.row.revision, from: state, to: rule.to, trigger: decision.on, ...(code === undefined ? {} : { code }) }, 'committed');
+        log.info(
+          {
+            revision: outcome.row.revision,
+            from: state,
+            to: rule.to,
+            trigger: decision.on,
+            ...(code === undefined ? {} : { code }),
+          },
+          'committed',
+        );
         return outcome.row;
       }
       case 'committed':
@@ -133,7 +152,12 @@ export function createStageLoop(deps: StageLoopDeps): (stage: Stage, hint: { run
 }
 
 /** Triggers that keep the state in order to try again later. */
-const WAITS: ReadonlySet<Trigger> = new Set<Trigger>(['read_failed', 'proposal_asked_again', 'verification_pending', 'look_inconclusive']);
+const WAITS: ReadonlySet<Trigger> = new Set<Trigger>([
+  'read_failed',
+  'proposal_asked_again',
+  'verification_pending',
+  'look_inconclusive',
+]);
 
 function waits(decision: StageDecision): boolean {
   return decision.kind === 'commit' && WAITS.has(decision.on);

@@ -3,11 +3,9 @@ import { createWorkerStore, StoreUnavailable } from '@counterstamp/manifest-stor
 import type { Consumer } from '@counterstamp/stage-queue';
 import type { ServiceConfig } from './config.ts';
 import { healthRoutes, listen, type Readiness } from './health-server.ts';
+import { startBeating } from './heartbeat.ts';
 import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
 import { createStageLoop, type Judge } from './stage-loop.ts';
-
-/** A live instance says so this often, in milliseconds. */
-const BEAT_MS = 5_000;
 
 /** A worker process: its stages' judges around the one loop, its consumers, its health. */
 export interface StageService {
@@ -43,7 +41,10 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
           await work(stage, { run_id: RunId.parse(hint.run_id), revision: hint.revision });
         } catch (error) {
           // The run is untouched or its commit's outcome unknown; either way its wake_at brings it back.
-          const message = error instanceof StoreUnavailable ? 'the database does not answer; the sweeper brings the run back' : 'the stage failed; the sweeper brings the run back';
+          const message =
+            error instanceof StoreUnavailable
+              ? 'the database does not answer; the sweeper brings the run back'
+              : 'the stage failed; the sweeper brings the run back';
           log.error({ err: error, run_id: hint.run_id, revision: hint.revision, stage }, message);
         }
       },
@@ -52,40 +53,43 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
   );
 
   const readiness = async (): Promise<Readiness> => {
-    const [database, ...health] = await Promise.all([databaseReadiness(shell.sql, clock), ...consumers.map((consumer) => consumer.health())]);
+    const [database, ...health] = await Promise.all([
+      databaseReadiness(shell.sql, clock),
+      ...consumers.map((consumer) => consumer.health()),
+    ]);
     const why = [...database.why];
     for (const [index, consumer] of health.entries()) {
       if (!consumer.consuming) why.push(`${stages[index]}: ${consumer.why ?? 'not consuming'}`);
     }
     return { ready: why.length === 0, why };
   };
-  const server = await listen(healthRoutes({ readiness, metrics }).fetch, { host: config.http_host, port: config.http_port });
+  const server = await listen(healthRoutes({ readiness, metrics }).fetch, {
+    host: config.http_host,
+    port: config.http_port,
+  });
 
   const stop = new AbortController();
-  const beats = beat(shell, service.store, stop.signal);
+  const beats = startBeating(shell, () => service.store.beat());
   const background = service.background?.(stop.signal) ?? Promise.resolve();
 
   return {
     port: server.port,
     async drain(graceMs) {
       stop.abort();
-      const results = await Promise.all([...consumers.map((consumer) => consumer.drain(graceMs)), background, beats]);
+      const results = await Promise.all([
+        ...consumers.map((consumer) => consumer.drain(graceMs)),
+        background,
+        beats.stop(),
+      ]);
       for (const [index, stage] of stages.entries()) {
         const result = results[index];
-        if (typeof result === 'object' && !result.drained) log.warn({ stage, grace_ms: graceMs }, 'current work did not end within the grace; the sweeper brings it back');
+        if (typeof result === 'object' && !result.drained)
+          log.warn(
+            { stage, grace_ms: graceMs },
+            'current work did not end within the grace; the sweeper brings it back',
+          );
       }
       await Promise.race([server.close(), clock.sleep(1_000)]);
     },
   };
-}
-
-async function beat(shell: Shell<ServiceConfig>, store: Store, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      await store.beat();
-    } catch (error) {
-      shell.log.warn({ reason: error instanceof Error ? error.message : String(error) }, 'heartbeat not recorded');
-    }
-    await shell.clock.sleep(BEAT_MS, signal);
-  }
 }

@@ -17,7 +17,17 @@ export function createLogger(
     messageKey: 'message',
     formatters: { level: (label: string) => ({ level: label }) },
     redact: {
-      paths: ['authorization', '*.authorization', 'key', '*.key', 'password', '*.password', 'secret', '*.secret', 'url.password'],
+      paths: [
+        'authorization',
+        '*.authorization',
+        'key',
+        '*.key',
+        'password',
+        '*.password',
+        'secret',
+        '*.secret',
+        'url.password',
+      ],
       censor: '[redacted]',
     },
   };

@@ -84,7 +84,10 @@ export function createMetrics(service: Service): Metrics {
     stageDone: (stage, seconds) => stageDuration.observe({ stage }, seconds),
     send: (outcome) => sends.inc({ outcome }),
     httpRequest: ({ method, route, status, seconds }) =>
-      httpDuration.observe({ method: METHODS.has(method) ? method : 'other', route, status: `${Math.floor(status / 100)}xx` }, seconds),
+      httpDuration.observe(
+        { method: METHODS.has(method) ? method : 'other', route, status: `${Math.floor(status / 100)}xx` },
+        seconds,
+      ),
     onCensus: (read, monotonicMs) => registerCensus(registers, read, monotonicMs),
     text: () => registry.metrics(),
     contentType: registry.contentType,
@@ -116,5 +119,9 @@ function registerCensus(registers: Registry[], read: () => Promise<CensusLine[]>
     });
   gauge('counterstamp_runs', 'Open runs by state.', (line) => line.count);
   gauge('counterstamp_runs_parked', 'Open runs that wait for a person, by state.', (line) => line.parked);
-  gauge('counterstamp_oldest_run_age_seconds', 'How long the longest-waiting run has been in its state.', (line) => line.oldest_age_ms / 1_000);
+  gauge(
+    'counterstamp_oldest_run_age_seconds',
+    'How long the longest-waiting run has been in its state.',
+    (line) => line.oldest_age_ms / 1_000,
+  );
 }

@@ -4,7 +4,16 @@ import type { Call, OperationKind, Workflow } from './define-workflow.ts';
 
 /** States in which an operation of each kind may be called. */
 const STATES: Readonly<Record<OperationKind, readonly Manifest['state'][]>> = {
-  read: ['queued', 'preflight', 'collecting', 'awaiting_approval', 'verifying', 'needs_reconciliation', 'failed', 'completed'],
+  read: [
+    'queued',
+    'preflight',
+    'collecting',
+    'awaiting_approval',
+    'verifying',
+    'needs_reconciliation',
+    'failed',
+    'completed',
+  ],
   write: ['awaiting_approval'],
 };
 
@@ -12,7 +21,12 @@ const STATES: Readonly<Record<OperationKind, readonly Manifest['state'][]>> = {
  * Whether a run may use an operation now: declared by the workflow as this kind, among the run's allowed operations, in a state that permits it.
  * The list in the run declares; this check, at the point of use, permits. `undefined`: permitted; else the reason.
  */
-export function refuseOperation(workflow: Workflow, run: Manifest, operation: string, kind: OperationKind): string | undefined {
+export function refuseOperation(
+  workflow: Workflow,
+  run: Manifest,
+  operation: string,
+  kind: OperationKind,
+): string | undefined {
   const declared = Object.hasOwn(workflow.operations, operation) ? workflow.operations[operation] : undefined;
   if (declared === undefined) return `${operation} is not an operation of workflow ${workflow.name}`;
   if (declared !== kind) return `${operation} is a ${declared} operation`;
@@ -26,7 +40,8 @@ export function callFor(workflow: Workflow, run: Manifest, reads: Readonly<Recor
   return async (operation, args) => {
     const refused = refuseOperation(workflow, run, operation, 'read');
     if (refused !== undefined) return { kind: 'not_permitted', reason: refused };
-    if ('tenant_id' in args && args.tenant_id !== run.tenant_id) return { kind: 'not_permitted', reason: `${operation} was asked for another tenant` };
+    if ('tenant_id' in args && args.tenant_id !== run.tenant_id)
+      return { kind: 'not_permitted', reason: `${operation} was asked for another tenant` };
     const read = Object.hasOwn(reads, operation) ? reads[operation] : undefined;
     if (read === undefined) return { kind: 'not_permitted', reason: `no system offers ${operation}` };
     return await read(args);

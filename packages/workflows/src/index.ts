@@ -8,10 +8,11 @@ export {
   type ProposalVerdict,
   type Verdict,
   type Workflow,
+  type WorkflowDoor,
 } from './define-workflow.ts';
 export { callFor, refuseOperation } from './dispatcher.ts';
+export { observeEffect } from './observe-effect.ts';
 export { RefundInput, RefundProposal } from './refund/input.ts';
 export { refundWorkflow } from './refund/refund.ts';
-export { observeEffect } from './observe-effect.ts';
-export { createSystems, type Systems, type SystemsOptions, workflowOf } from './systems.ts';
+export { createSystems, type Systems, type SystemsOptions, WORKFLOW_DOORS, workflowOf } from './systems.ts';
 export { openSystems, systemsEnvironment } from './systems-environment.ts';

@@ -8,7 +8,8 @@ import { refuseOperation } from './dispatcher.ts';
  * to the send. Never acts.
  */
 export async function observeEffect(run: Manifest, workflow: Workflow | undefined): Promise<Observation> {
-  if (workflow === undefined) return { kind: 'unknown', reason: `workflow ${run.workflow} version ${run.workflow_version} is not installed` };
+  if (workflow === undefined)
+    return { kind: 'unknown', reason: `workflow ${run.workflow} version ${run.workflow_version} is not installed` };
   if (run.action === null) throw new Error('a run may have had an effect without an action');
   const refused = refuseOperation(workflow, run, workflow.observeOperation, 'read');
   if (refused !== undefined) return { kind: 'unknown', reason: refused };

@@ -11,7 +11,11 @@ export const systemsEnvironment = z.object({
 });
 
 /** Opens the systems as an environment names them. `writeKey`: only the executor has one. */
-export function openSystems(env: z.output<typeof systemsEnvironment>, durations: Durations, writeKey: string | null = null): Systems {
+export function openSystems(
+  env: z.output<typeof systemsEnvironment>,
+  durations: Durations,
+  writeKey: string | null = null,
+): Systems {
   return createSystems({
     shop_url: env.COUNTERSTAMP_SHOP_URL,
     payments_url: env.COUNTERSTAMP_PAYMENTS_URL,

@@ -1,6 +1,7 @@
 import { createSandboxPayments, createShop, type Read } from '@counterstamp/connectors';
 import type { ReadHttp } from '@counterstamp/manifest-core';
-import type { Workflow } from './define-workflow.ts';
+import type { Workflow, WorkflowDoor } from './define-workflow.ts';
+import { refundDoor } from './refund/door.ts';
 import { refundWorkflow } from './refund/refund.ts';
 
 /** Where the external systems are and which credentials a process holds for them. */
@@ -20,6 +21,9 @@ export interface Systems {
   reads: Readonly<Record<string, Read>>;
 }
 
+/** The doors of this installation's workflows, by name. A new workflow is one more line here. */
+export const WORKFLOW_DOORS: ReadonlyMap<string, WorkflowDoor> = new Map([refundDoor].map((door) => [door.name, door]));
+
 /** Wires every workflow to its systems. A new workflow is one more line here. */
 export function createSystems(options: SystemsOptions): Systems {
   const shop = createShop({ url: options.shop_url, http: options.http, timeoutMs: options.read_timeout_ms });
@@ -38,7 +42,10 @@ export function createSystems(options: SystemsOptions): Systems {
 }
 
 /** The workflow that a run was created under, in this version. */
-export function workflowOf(systems: Pick<Systems, 'workflows'>, run: { workflow: string; workflow_version: number }): Workflow | undefined {
+export function workflowOf(
+  systems: Pick<Systems, 'workflows'>,
+  run: { workflow: string; workflow_version: number },
+): Workflow | undefined {
   const workflow = systems.workflows.get(run.workflow);
   return workflow?.version === run.workflow_version ? workflow : undefined;
 }

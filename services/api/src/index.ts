@@ -1,1 +1,5 @@
-export {};
+export { type Api, createApp } from './app.ts';
+export { type Action, MAY } from './authentication.ts';
+export type { ApiDeps, ApiLog, ObservedRequest } from './deps.ts';
+export { runApi } from './main.ts';
+export type { WorkflowDoor } from './workflow-door.ts';

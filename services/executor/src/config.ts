@@ -1,4 +1,9 @@
-import { type ConfigResult, type Environment, parseServiceConfig, type ServiceConfig } from '@counterstamp/stage-runtime';
+import {
+  type ConfigResult,
+  type Environment,
+  parseServiceConfig,
+  type ServiceConfig,
+} from '@counterstamp/stage-runtime';
 import { systemsEnvironment } from '@counterstamp/workflows';
 import { z } from 'zod';
 

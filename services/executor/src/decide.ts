@@ -27,46 +27,76 @@ function refuse(code: StopReasonCode, detail?: string): StageDecision {
   return { kind: 'commit', on: 'dispatch_refused', facts: { stop_reason: stopReason(code, detail) }, wake_in_ms: null };
 }
 
-const EXPIRED: StageDecision = { kind: 'commit', on: 'approval_expired', facts: { stop_reason: stopReason('approval_expired') }, wake_in_ms: null };
+const EXPIRED: StageDecision = {
+  kind: 'commit',
+  on: 'approval_expired',
+  facts: { stop_reason: stopReason('approval_expired') },
+  wake_in_ms: null,
+};
 
 /** Waits in doubling steps since the last commit, so that a held resource is asked less and less often. */
 export function deferral(run: LoadedRun, durations: Durations, reason: string): StageDecision {
   const waitedMs = Math.max(0, run.nowMs - epochMs(run.manifest.committed_at));
-  return { kind: 'defer', wake_in_ms: Math.min(durations.defer_max_ms, Math.max(durations.defer_min_ms, waitedMs)), reason };
+  return {
+    kind: 'defer',
+    wake_in_ms: Math.min(durations.defer_max_ms, Math.max(durations.defer_min_ms, waitedMs)),
+    reason,
+  };
 }
 
 /** What the row alone says (protocol rule 5a, the cheap checks). `dispatch_commit` repeats every one of them under the lock. */
 export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, durations: Durations): DispatchDecision {
   const { manifest, nowMs } = run;
-  if (manifest.state === 'needs_reconciliation') return { kind: 'nothing', reason: 'a retry is the recovery protocol’s' };
+  if (manifest.state === 'needs_reconciliation')
+    return { kind: 'nothing', reason: 'a retry is the recovery protocol’s' };
   if (nowMs >= epochMs(manifest.deadlines.run)) {
-    return { kind: 'commit', on: 'deadline_passed', facts: { stop_reason: stopReason('deadline_exceeded') }, wake_in_ms: null };
+    return {
+      kind: 'commit',
+      on: 'deadline_passed',
+      facts: { stop_reason: stopReason('deadline_exceeded') },
+      wake_in_ms: null,
+    };
   }
   const { approval, action } = manifest;
   if (approval === null || action === null) throw new Error('a run awaits approval without an action');
   if (nowMs >= epochMs(approval.expires_at)) return EXPIRED;
-  if (workflow === undefined) return refuse('policy_denied', `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`);
+  if (workflow === undefined)
+    return refuse(
+      'policy_denied',
+      `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
+    );
 
   const failed = dispatchGuards(manifest, nowMs, durations).filter((guard) => !guard.pass);
   const names = new Set(failed.map((guard) => guard.guard));
   if (names.has('digest_matches')) return refuse('digest_mismatch');
   if (names.has('revision_matches')) return refuse('approval_invalid', 'The approval is for another action.');
   if (names.has('decisions_sufficient')) {
-    return affirmativeDecisions(approval, manifest.requested_by).length === 0 && approval.decisions.length > 0 && manifest.decisions_sufficient
+    return affirmativeDecisions(approval, manifest.requested_by).length === 0 &&
+      approval.decisions.length > 0 &&
+      manifest.decisions_sufficient
       ? refuse('approval_invalid')
       : { kind: 'commit', on: 'decision_voided', facts: {}, wake_in_ms: null };
   }
   const forbidden = refuseOperation(workflow, manifest, workflow.effectOperation, 'write');
-  if (names.has('operation_allowed') || forbidden !== undefined) return refuse('policy_denied', `${forbidden ?? 'The operation is not allowed'}.`);
+  if (names.has('operation_allowed') || forbidden !== undefined)
+    return refuse('policy_denied', `${forbidden ?? 'The operation is not allowed'}.`);
   const shape = workflow.action.safeParse(action.fields);
-  if (!shape.success) return refuse('policy_denied', 'The stored action is not of the form that this version of the workflow executes.');
+  if (!shape.success)
+    return refuse('policy_denied', 'The stored action is not of the form that this version of the workflow executes.');
   // Too close to expiry to send safely: only the expiry itself can end the run now.
-  if (names.has('approval_unexpired')) return { kind: 'defer', wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs), reason: 'expires too soon' };
+  if (names.has('approval_unexpired'))
+    return { kind: 'defer', wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs), reason: 'expires too soon' };
   return { kind: 'dispatch' };
 }
 
 /** What a fresh read of the preconditions says (protocol rule 5a). */
-export function decideFromFresh(run: LoadedRun, workflow: Workflow, approved: readonly Fact[] | undefined, gathered: Gathered, durations: Durations): DispatchDecision {
+export function decideFromFresh(
+  run: LoadedRun,
+  workflow: Workflow,
+  approved: readonly Fact[] | undefined,
+  gathered: Gathered,
+  durations: Durations,
+): DispatchDecision {
   const { manifest } = run;
   if (gathered.kind === 'stop') return refuse('policy_denied', gathered.detail);
   // Nothing was sent and nothing is known: the approval's own expiry bounds how often this is tried.
@@ -74,15 +104,22 @@ export function decideFromFresh(run: LoadedRun, workflow: Workflow, approved: re
   if (manifest.action === null) throw new Error('a run awaits approval without an action');
   const preconditions = workflow.preconditions(manifest.action.fields, gathered.records);
   if (preconditions.kind === 'fail') return refuse('precondition_failed', preconditions.detail);
-  if (approved === undefined) return refuse('precondition_failed', 'The evidence that the approval was based on has been erased.');
-  const same = canonicalJson(workflow.materialFacts(approved)) === canonicalJson(workflow.materialFacts(gathered.records));
+  if (approved === undefined)
+    return refuse('precondition_failed', 'The evidence that the approval was based on has been erased.');
+  const same =
+    canonicalJson(workflow.materialFacts(approved)) === canonicalJson(workflow.materialFacts(gathered.records));
   if (same) return { kind: 'dispatch' };
-  if (!cyclesRemain(manifest, workflow.limits.proposal_cycles_max)) return refuse('precondition_failed', 'The evidence changed since the approval, and no cycle is left.');
+  if (!cyclesRemain(manifest, workflow.limits.proposal_cycles_max))
+    return refuse('precondition_failed', 'The evidence changed since the approval, and no cycle is left.');
   return { kind: 'commit', on: 'evidence_changed', facts: {}, wake_in_ms: durations.stage_lease_ms };
 }
 
 /** What to do when `commit_dispatch` refused. Nothing was written and nothing may be sent. */
-export function decideRefusal(run: LoadedRun, refusal: { code: DispatchRefusal; detail: string }, durations: Durations): StageDecision {
+export function decideRefusal(
+  run: LoadedRun,
+  refusal: { code: DispatchRefusal; detail: string },
+  durations: Durations,
+): StageDecision {
   const { code, detail } = refusal;
   switch (code) {
     case 'digest_mismatch':
@@ -95,7 +132,12 @@ export function decideRefusal(run: LoadedRun, refusal: { code: DispatchRefusal; 
     case 'approval_expired':
       return EXPIRED;
     case 'deadline_exceeded':
-      return { kind: 'commit', on: 'deadline_passed', facts: { stop_reason: stopReason('deadline_exceeded') }, wake_in_ms: null };
+      return {
+        kind: 'commit',
+        on: 'deadline_passed',
+        facts: { stop_reason: stopReason('deadline_exceeded') },
+        wake_in_ms: null,
+      };
     case 'expires_too_soon':
       return { kind: 'defer', wake_in_ms: EXPIRY_MARGIN_MS + durations.epsilon_ms, reason: code };
     case 'on_hold':
@@ -114,23 +156,39 @@ export interface OutcomeDecision {
 }
 
 /** `earlier`: the run's attempts before this one. A clear rejection speaks for the run only when all of them sent nothing. */
-export function decideOutcome(attempt_id: string, earlier: Manifest['attempts'], outcome: Outcome, durations: Durations): OutcomeDecision {
+export function decideOutcome(
+  attempt_id: string,
+  earlier: Manifest['attempts'],
+  outcome: Outcome,
+  durations: Durations,
+): OutcomeDecision {
   const lookAtOnce = durations.stage_lease_ms;
-  const close = (status: 'succeeded' | 'rejected' | 'not_sent' | 'uncertain', provider_ref: string | null, response: JsonObject) => ({
+  const close = (
+    status: 'succeeded' | 'rejected' | 'not_sent' | 'uncertain',
+    provider_ref: string | null,
+    response: JsonObject,
+  ) => ({
     attempt_outcome: { attempt_id, status, provider_ref, response },
   });
   switch (outcome.class) {
     case 'applied':
       return {
         on: 'effect_accepted',
-        facts: close('succeeded', outcome.effect.provider_ref, { class: 'applied', effect: { ...outcome.effect }, replayed: outcome.replayed }),
+        facts: close('succeeded', outcome.effect.provider_ref, {
+          class: 'applied',
+          effect: { ...outcome.effect },
+          replayed: outcome.replayed,
+        }),
         wake_in_ms: durations.stage_lease_ms,
         applied: true,
       };
     case 'not_sent':
       return {
         on: 'nothing_sent',
-        facts: { ...close('not_sent', null, { ...outcome }), stop_reason: stopReason('not_sent', `(${outcome.reason})`) },
+        facts: {
+          ...close('not_sent', null, { ...outcome }),
+          stop_reason: stopReason('not_sent', `(${outcome.reason})`),
+        },
         wake_in_ms: lookAtOnce,
         applied: false,
       };
@@ -138,7 +196,10 @@ export function decideOutcome(attempt_id: string, earlier: Manifest['attempts'],
       if (earlier.every((attempt) => attempt.status === 'not_sent')) {
         return {
           on: 'effect_rejected',
-          facts: { ...close('rejected', null, { ...outcome }), stop_reason: stopReason('effect_rejected', `It answered ${outcome.code}.`) },
+          facts: {
+            ...close('rejected', null, { ...outcome }),
+            stop_reason: stopReason('effect_rejected', `It answered ${outcome.code}.`),
+          },
           wake_in_ms: null,
           applied: false,
         };
@@ -152,7 +213,10 @@ export function decideOutcome(attempt_id: string, earlier: Manifest['attempts'],
   function uncertain(reason: string): OutcomeDecision {
     return {
       on: 'outcome_uncertain',
-      facts: { ...close('uncertain', null, { ...outcome }), stop_reason: stopReason('external_result_uncertain', `(${reason})`) },
+      facts: {
+        ...close('uncertain', null, { ...outcome }),
+        stop_reason: stopReason('external_result_uncertain', `(${reason})`),
+      },
       wake_in_ms: lookAtOnce,
       applied: false,
     };

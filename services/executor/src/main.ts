@@ -12,7 +12,10 @@ export async function runExecutor(env: Environment): Promise<void> {
       const systems = openSystems(own, durations, own.COUNTERSTAMP_PAYMENTS_WRITE_KEY);
       const store = workerStore(shell);
       const { clock, ids, failpoint, log, metrics } = shell;
-      return startStageService(shell, { store, judges: executorStages(systems, { store, clock, ids, failpoint, durations, log, metrics }) });
+      return startStageService(shell, {
+        store,
+        judges: executorStages(systems, { store, clock, ids, failpoint, durations, log, metrics }),
+      });
     },
     env,
   );

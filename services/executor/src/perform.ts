@@ -2,8 +2,8 @@ import type { Outcome, Prepared } from '@counterstamp/connectors';
 import {
   type Clock,
   type CommitOutcome,
-  digestOf,
   type Durations,
+  digestOf,
   EXPIRY_MARGIN_MS,
   type Failpoint,
   type HotRow,
@@ -53,7 +53,10 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
   const idempotency_key = idempotencyKey(run_id, action_revision, action.digest);
   const prepared = workflow.connector.prepare(action.fields, { run_id, action_digest: action.digest, idempotency_key });
 
-  const opened = await openOneShot({ ...prepared.request, bodyLength: prepared.bytes.byteLength }, { connectTimeoutMs: durations.connect_timeout_ms });
+  const opened = await openOneShot(
+    { ...prepared.request, bodyLength: prepared.bytes.byteLength },
+    { connectTimeoutMs: durations.connect_timeout_ms },
+  );
   if (opened.kind === 'not_sent') {
     log.warn({ reason: opened.reason }, 'no connection; no attempt was made');
     return deferral(run, durations, `connection: ${opened.reason}`);
@@ -92,7 +95,10 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
     const answer = workflow.connector.execute(prepared, transport);
     const committed = { from: manifest.state, to: 'executing', trigger: 'dispatched' } as const;
     metrics.transition(committed);
-    log.info({ ...committed, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key }, 'dispatched');
+    log.info(
+      { ...committed, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key },
+      'dispatched',
+    );
     await failpoint.reach('dispatch.written.before-response', run_id);
     const outcome: Outcome = await answer.catch((error: unknown) => {
       // A connector that throws after the send has told us nothing about the effect.
@@ -101,17 +107,34 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
     });
     metrics.send(outcome.class);
     await failpoint.reach('dispatch.response.before-outcome', run_id);
-    log.info({ attempt_id, outcome: outcome.class, ...('reason' in outcome ? { reason: outcome.reason } : {}) }, 'answered');
+    log.info(
+      { attempt_id, outcome: outcome.class, ...('reason' in outcome ? { reason: outcome.reason } : {}) },
+      'answered',
+    );
 
     const decision = decideOutcome(attempt_id, manifest.attempts, outcome, durations);
-    return await recordOutcome(dispatched.row, attempt_id, outcome, decision, () => leftMs() + durations.sweep_grace_ms, deps, log);
+    return await recordOutcome(
+      dispatched.row,
+      attempt_id,
+      outcome,
+      decision,
+      () => leftMs() + durations.sweep_grace_ms,
+      deps,
+      log,
+    );
   } finally {
     connection.close();
   }
 }
 
 /** The connection as the connector sees it: the stored bytes and nothing else, once, and only while the deadline check holds. */
-function oneSend(connection: OneShotConnection, prepared: Prepared, leftMs: () => number, epsilonMs: number, failpoint: Failpoint): OneShot {
+function oneSend(
+  connection: OneShotConnection,
+  prepared: Prepared,
+  leftMs: () => number,
+  epsilonMs: number,
+  failpoint: Failpoint,
+): OneShot {
   return {
     send: (bytes) =>
       connection.send(bytes, {
@@ -142,7 +165,14 @@ async function recordOutcome(
 ): Promise<StageDecision> {
   const { store, clock, failpoint, metrics } = deps;
   const { run_id } = row;
-  const to = ({ effect_accepted: 'verifying', effect_rejected: 'failed', outcome_uncertain: 'needs_reconciliation', nothing_sent: 'needs_reconciliation' } as const)[decision.on];
+  const to = (
+    {
+      effect_accepted: 'verifying',
+      effect_rejected: 'failed',
+      outcome_uncertain: 'needs_reconciliation',
+      nothing_sent: 'needs_reconciliation',
+    } as const
+  )[decision.on];
   for (let tries = 0; ; tries++) {
     try {
       const committed: CommitOutcome = await store.commitStage({
@@ -157,11 +187,26 @@ async function recordOutcome(
       if (committed.kind === 'committed') {
         metrics.transition({ from: 'executing', to, trigger: decision.on });
         const code = decision.facts.stop_reason?.code;
-        log.info({ revision: committed.row.revision, from: 'executing', to, trigger: decision.on, ...(code === undefined ? {} : { code }) }, 'committed');
+        log.info(
+          {
+            revision: committed.row.revision,
+            from: 'executing',
+            to,
+            trigger: decision.on,
+            ...(code === undefined ? {} : { code }),
+          },
+          'committed',
+        );
         return { kind: 'committed', row: committed.row };
       }
       await failpoint.reach('evidence.before-insert', run_id);
-      const kept = await store.appendEvidence({ run_id, attempt_id, kind: 'late_outcome', applied: decision.applied, body: { ...outcome } });
+      const kept = await store.appendEvidence({
+        run_id,
+        attempt_id,
+        kind: 'late_outcome',
+        applied: decision.applied,
+        body: { ...outcome },
+      });
       log.warn({ attempt_id, kept }, 'the run moved on before the answer came; the answer is kept as evidence');
       return { kind: 'nothing', reason: 'outcome kept as evidence' };
     } catch (error) {

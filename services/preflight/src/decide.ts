@@ -15,8 +15,8 @@ import {
   type LoadedRun,
   type Manifest,
   type Proposal,
-  pendingProposal,
   type ProposalDraft,
+  pendingProposal,
   type StopReasonCode,
   stopReason,
 } from '@counterstamp/manifest-core';
@@ -33,13 +33,23 @@ export function stop(code: StopReasonCode, detail?: string): StageDecision {
 /** The run's own deadline ends it before anything else is done. `undefined`: it still has time. */
 export function decideDeadline(run: LoadedRun): StageDecision | undefined {
   if (run.nowMs < epochMs(run.manifest.deadlines.run)) return undefined;
-  return { kind: 'commit', on: 'deadline_passed', facts: { stop_reason: stopReason('deadline_exceeded') }, wake_in_ms: null };
+  return {
+    kind: 'commit',
+    on: 'deadline_passed',
+    facts: { stop_reason: stopReason('deadline_exceeded') },
+    wake_in_ms: null,
+  };
 }
 
 /** A read that failed is counted and repeated after a back-off; at the limit the run stops. */
-function decideReadFailure(run: Manifest, failure: { operation: string; reason: string }, { durations, limits }: Terms): StageDecision {
+function decideReadFailure(
+  run: Manifest,
+  failure: { operation: string; reason: string },
+  { durations, limits }: Terms,
+): StageDecision {
   const failures = run.counters.read_failures + 1;
-  if (failures >= limits.read_failures_max) return stop('attempt_limit', `${failure.operation} failed ${failures} times, last: ${failure.reason}.`);
+  if (failures >= limits.read_failures_max)
+    return stop('attempt_limit', `${failure.operation} failed ${failures} times, last: ${failure.reason}.`);
   const { operation, reason } = failure;
   return {
     kind: 'commit',
@@ -50,7 +60,12 @@ function decideReadFailure(run: Manifest, failure: { operation: string; reason: 
 }
 
 /** Preflight: is the request in scope, open and within bounds? */
-export function decideScope(run: Manifest, gathered: Gathered, check: (records: Extract<Gathered, { kind: 'records' }>['records']) => Verdict, terms: Terms): StageDecision {
+export function decideScope(
+  run: Manifest,
+  gathered: Gathered,
+  check: (records: Extract<Gathered, { kind: 'records' }>['records']) => Verdict,
+  terms: Terms,
+): StageDecision {
   if (gathered.kind === 'stop') return stop(gathered.code, gathered.detail);
   if (gathered.kind === 'read_failed') return decideReadFailure(run, gathered, terms);
   const verdict = check(gathered.records);
@@ -60,12 +75,23 @@ export function decideScope(run: Manifest, gathered: Gathered, check: (records: 
 }
 
 /** Collect: record what was read; stop when authoritative records disagree. */
-export function decideEvidence(run: Manifest, gathered: Gathered, verdict: Verdict | undefined, evidence: EvidenceDraft[], terms: Terms): StageDecision {
+export function decideEvidence(
+  run: Manifest,
+  gathered: Gathered,
+  verdict: Verdict | undefined,
+  evidence: EvidenceDraft[],
+  terms: Terms,
+): StageDecision {
   if (gathered.kind === 'stop') return stop(gathered.code, gathered.detail);
   if (gathered.kind === 'read_failed') return decideReadFailure(run, gathered, terms);
   if (verdict?.kind === 'read_failed') return decideReadFailure(run, verdict, terms);
   if (verdict?.kind === 'stop') {
-    return { kind: 'commit', on: 'checks_failed', facts: { evidence, stop_reason: stopReason(verdict.code, verdict.detail) }, wake_in_ms: null };
+    return {
+      kind: 'commit',
+      on: 'checks_failed',
+      facts: { evidence, stop_reason: stopReason(verdict.code, verdict.detail) },
+      wake_in_ms: null,
+    };
   }
   const waitsOutside = run.proposer === 'external' && pendingProposal(run) === undefined;
   return {
@@ -77,38 +103,80 @@ export function decideEvidence(run: Manifest, gathered: Gathered, verdict: Verdi
 }
 
 /** Propose, first half: take the proposal that waits, or the one that the rules make; one from outside may take its time, a bounded number of times. */
-export function decideProposal(run: LoadedRun, workflow: Workflow, drafted: ProposalDraft | undefined, { durations }: Terms): StageDecision {
+export function decideProposal(
+  run: LoadedRun,
+  workflow: Workflow,
+  drafted: ProposalDraft | undefined,
+  { durations }: Terms,
+): StageDecision {
   const pending = pendingProposal(run.manifest);
   if (pending !== undefined) {
-    return { kind: 'commit', on: 'proposal_received', facts: { proposal_id: pending.proposal_id }, wake_in_ms: durations.stage_lease_ms };
+    return {
+      kind: 'commit',
+      on: 'proposal_received',
+      facts: { proposal_id: pending.proposal_id },
+      wake_in_ms: durations.stage_lease_ms,
+    };
   }
-  if (drafted !== undefined) return { kind: 'commit', on: 'proposal_received', facts: { proposal: drafted }, wake_in_ms: durations.stage_lease_ms };
+  if (drafted !== undefined)
+    return {
+      kind: 'commit',
+      on: 'proposal_received',
+      facts: { proposal: drafted },
+      wake_in_ms: durations.stage_lease_ms,
+    };
   if (run.nowMs < epochMs(run.manifest.committed_at) + durations.proposal_wait_ms) {
     return { kind: 'nothing', reason: 'the proposal comes from outside and has not arrived' };
   }
-  if (!cyclesRemain(run.manifest, workflow.limits.proposal_cycles_max)) return stop('attempt_limit', 'No proposal arrived in time.');
+  if (!cyclesRemain(run.manifest, workflow.limits.proposal_cycles_max))
+    return stop('attempt_limit', 'No proposal arrived in time.');
   const read_failure = { operation: 'propose', reason: 'no proposal arrived in time' };
-  return { kind: 'commit', on: 'proposal_asked_again', facts: { read_failure }, wake_in_ms: durations.proposal_wait_ms };
+  return {
+    kind: 'commit',
+    on: 'proposal_asked_again',
+    facts: { read_failure },
+    wake_in_ms: durations.proposal_wait_ms,
+  };
 }
 
 /** Propose, second half: refuse with a reason, or fix the exact bytes and ask for approval of them. */
-export function decideAction(run: LoadedRun, proposal: Proposal, verdict: ProposalVerdict, workflow: Workflow, drawn: { approval_id: string; nonce: string }, terms: Terms): StageDecision {
+export function decideAction(
+  run: LoadedRun,
+  proposal: Proposal,
+  verdict: ProposalVerdict,
+  workflow: Workflow,
+  drawn: { approval_id: string; nonce: string },
+  terms: Terms,
+): StageDecision {
   const { manifest } = run;
   switch (verdict.kind) {
     case 'stop':
       return {
         kind: 'commit',
         on: 'checks_failed',
-        facts: { proposal_refusal: { proposal_id: proposal.proposal_id, code: verdict.code, message: verdict.detail }, stop_reason: stopReason(verdict.code, verdict.detail) },
+        facts: {
+          proposal_refusal: { proposal_id: proposal.proposal_id, code: verdict.code, message: verdict.detail },
+          stop_reason: stopReason(verdict.code, verdict.detail),
+        },
         wake_in_ms: null,
       };
     case 'refused': {
       const proposal_refusal = { proposal_id: proposal.proposal_id, code: verdict.code, message: verdict.message };
       // The rules would only repeat themselves: another cycle helps nobody.
       if (proposal.author_kind === 'rules' || !cyclesRemain(manifest, workflow.limits.proposal_cycles_max)) {
-        return { kind: 'commit', on: 'checks_failed', facts: { proposal_refusal, stop_reason: stopReason(verdict.code, `${verdict.message}.`) }, wake_in_ms: null };
+        return {
+          kind: 'commit',
+          on: 'checks_failed',
+          facts: { proposal_refusal, stop_reason: stopReason(verdict.code, `${verdict.message}.`) },
+          wake_in_ms: null,
+        };
       }
-      return { kind: 'commit', on: 'proposal_refused', facts: { proposal_refusal }, wake_in_ms: terms.durations.proposal_wait_ms };
+      return {
+        kind: 'commit',
+        on: 'proposal_refused',
+        facts: { proposal_refusal },
+        wake_in_ms: terms.durations.proposal_wait_ms,
+      };
     }
     case 'accepted': {
       const canonical = canonicalJson(verdict.action);
@@ -116,7 +184,18 @@ export function decideAction(run: LoadedRun, proposal: Proposal, verdict: Propos
       return {
         kind: 'commit',
         on: 'action_fixed',
-        facts: { action: { canonical, digest }, approval_request: approvalRequest(run, verdict.action, digest, verdict.terms, workflow, drawn, terms.durations) },
+        facts: {
+          action: { canonical, digest },
+          approval_request: approvalRequest(
+            run,
+            verdict.action,
+            digest,
+            verdict.terms,
+            workflow,
+            drawn,
+            terms.durations,
+          ),
+        },
         wake_in_ms: terms.durations.approval_life_ms,
       };
     }
@@ -135,7 +214,9 @@ function approvalRequest(
 ): ApprovalDraft {
   const { manifest } = run;
   const display_canonical = canonicalJson(workflow.display(action));
-  const expiresMs = Math.min(run.nowMs + durations.approval_life_ms, epochMs(manifest.deadlines.run));
+  // A request may shorten its approval's life, never lengthen it.
+  const lifeMs = Math.min(durations.approval_life_ms, manifest.approval_life_ms ?? Number.POSITIVE_INFINITY);
+  const expiresMs = Math.min(run.nowMs + lifeMs, epochMs(manifest.deadlines.run));
   const canonical = canonicalJson({
     profile: 'cs.approval.v1',
     approval_id: drawn.approval_id,

@@ -1,3 +1,4 @@
+import type { SourceRecord } from '@counterstamp/connectors';
 import {
   canonicalJson,
   currentEvidence,
@@ -11,7 +12,6 @@ import {
   type Manifest,
   type ProposalDraft,
 } from '@counterstamp/manifest-core';
-import type { SourceRecord } from '@counterstamp/connectors';
 import { callFor, type Gathered, type Systems, type Workflow } from '@counterstamp/workflows';
 
 /** Loads the request in its tenant's scope. */
@@ -29,7 +29,13 @@ export async function gatherEvidence(run: Manifest, workflow: Workflow, systems:
  * `observed_at` is the database's time at the load that preceded the reads.
  */
 export function evidenceDrafts(run: LoadedRun, records: readonly SourceRecord[], ids: Ids): EvidenceDraft[] {
-  const draft = (kind: string, source_ref: string, version_marker: string | null, trusted: boolean, facts: JsonValue): EvidenceDraft => {
+  const draft = (
+    kind: string,
+    source_ref: string,
+    version_marker: string | null,
+    trusted: boolean,
+    facts: JsonValue,
+  ): EvidenceDraft => {
     const salt = ids.salt();
     const facts_canonical = canonicalJson(facts);
     return {
@@ -46,7 +52,9 @@ export function evidenceDrafts(run: LoadedRun, records: readonly SourceRecord[],
   };
   return [
     ...records.map((record) => draft(record.kind, record.source_ref, record.version_marker, true, record.facts)),
-    ...run.manifest.context.map((entry) => draft('untrusted_context', `request:${entry.source}`, null, false, { text: entry.text })),
+    ...run.manifest.context.map((entry) =>
+      draft('untrusted_context', `request:${entry.source}`, null, false, { text: entry.text }),
+    ),
   ];
 }
 
@@ -54,5 +62,11 @@ export function evidenceDrafts(run: LoadedRun, records: readonly SourceRecord[],
 export function rulesProposal(run: Manifest, workflow: Workflow, ids: Ids): ProposalDraft {
   const body: JsonObject = workflow.propose(run.input, currentEvidence(run));
   const body_canonical = canonicalJson(body);
-  return { proposal_id: ids.id('proposal'), author: 'rules', author_kind: 'rules', body_canonical, body_digest: digestOf('cs.proposal.v1', body_canonical) };
+  return {
+    proposal_id: ids.id('proposal'),
+    author: 'rules',
+    author_kind: 'rules',
+    body_canonical,
+    body_digest: digestOf('cs.proposal.v1', body_canonical),
+  };
 }

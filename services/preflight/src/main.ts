@@ -10,7 +10,10 @@ export async function runPreflight(env: Environment): Promise<void> {
     (shell) => {
       const { own, durations, limits } = shell.config;
       const systems = openSystems(own, durations);
-      return startStageService(shell, { store: workerStore(shell), judges: preflightStages({ systems, ids: shell.ids, durations, limits }) });
+      return startStageService(shell, {
+        store: workerStore(shell),
+        judges: preflightStages({ systems, ids: shell.ids, durations, limits }),
+      });
     },
     env,
   );

@@ -1,4 +1,11 @@
-import { currentEvidence, type Durations, type Ids, type Limits, pendingProposal, type Stage } from '@counterstamp/manifest-core';
+import {
+  currentEvidence,
+  type Durations,
+  type Ids,
+  type Limits,
+  pendingProposal,
+  type Stage,
+} from '@counterstamp/manifest-core';
 import type { Judge } from '@counterstamp/stage-runtime';
 import { type Systems, workflowOf } from '@counterstamp/workflows';
 import { decideAction, decideDeadline, decideEvidence, decideProposal, decideScope, stop } from './decide.ts';
@@ -12,7 +19,12 @@ export interface PreflightDeps {
 }
 
 /** What this service does at each of its three stations. */
-export function preflightStages({ systems, ids, durations, limits }: PreflightDeps): Pick<Record<Stage, Judge>, 'preflight' | 'collect' | 'propose'> {
+export function preflightStages({
+  systems,
+  ids,
+  durations,
+  limits,
+}: PreflightDeps): Pick<Record<Stage, Judge>, 'preflight' | 'collect' | 'propose'> {
   const terms = { durations, limits };
 
   const preflight: Judge = async (run) => {
@@ -20,8 +32,13 @@ export function preflightStages({ systems, ids, durations, limits }: PreflightDe
     const overdue = decideDeadline(run);
     if (overdue !== undefined) return overdue;
     const workflow = workflowOf(systems, manifest);
-    if (workflow === undefined) return stop('operation_unavailable', `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`);
-    if (manifest.state === 'queued') return { kind: 'commit', on: 'request_loaded', facts: {}, wake_in_ms: durations.stage_lease_ms };
+    if (workflow === undefined)
+      return stop(
+        'operation_unavailable',
+        `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
+      );
+    if (manifest.state === 'queued')
+      return { kind: 'commit', on: 'request_loaded', facts: {}, wake_in_ms: durations.stage_lease_ms };
     const gathered = await gatherScope(manifest, workflow, systems);
     return decideScope(manifest, gathered, (records) => workflow.checkScope(manifest, records), terms);
   };
@@ -31,10 +48,20 @@ export function preflightStages({ systems, ids, durations, limits }: PreflightDe
     const overdue = decideDeadline(run);
     if (overdue !== undefined) return overdue;
     const workflow = workflowOf(systems, manifest);
-    if (workflow === undefined) return stop('operation_unavailable', `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`);
+    if (workflow === undefined)
+      return stop(
+        'operation_unavailable',
+        `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
+      );
     const gathered = await gatherEvidence(manifest, workflow, systems);
     if (gathered.kind !== 'records') return decideEvidence(manifest, gathered, undefined, [], terms);
-    return decideEvidence(manifest, gathered, workflow.checkEvidence(manifest, gathered.records), evidenceDrafts(run, gathered.records, ids), terms);
+    return decideEvidence(
+      manifest,
+      gathered,
+      workflow.checkEvidence(manifest, gathered.records),
+      evidenceDrafts(run, gathered.records, ids),
+      terms,
+    );
   };
 
   const propose: Judge = async (run) => {
@@ -42,10 +69,15 @@ export function preflightStages({ systems, ids, durations, limits }: PreflightDe
     const overdue = decideDeadline(run);
     if (overdue !== undefined) return overdue;
     const workflow = workflowOf(systems, manifest);
-    if (workflow === undefined) return stop('operation_unavailable', `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`);
+    if (workflow === undefined)
+      return stop(
+        'operation_unavailable',
+        `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
+      );
     const pending = pendingProposal(manifest);
     if (manifest.state === 'collecting') {
-      const drafted = pending === undefined && manifest.proposer === 'rules' ? rulesProposal(manifest, workflow, ids) : undefined;
+      const drafted =
+        pending === undefined && manifest.proposer === 'rules' ? rulesProposal(manifest, workflow, ids) : undefined;
       return decideProposal(run, workflow, drafted, terms);
     }
     if (pending === undefined) throw new Error('a proposed run has no proposal');

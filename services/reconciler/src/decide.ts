@@ -1,8 +1,8 @@
 import type { Observation } from '@counterstamp/connectors';
 import {
   backoffMs,
-  type Durations,
   type DueRun,
+  type Durations,
   epochMs,
   type JsonValue,
   type Limits,
@@ -26,7 +26,12 @@ export function decideLook(run: LoadedRun, observation: Observation, terms: Term
   const { manifest } = run;
   if (manifest.attempts.length > 0 && manifest.attempts.every((attempt) => attempt.status === 'not_sent')) {
     const reasons = manifest.attempts.map((attempt) => reasonOf(attempt.response)).join(', ');
-    return { kind: 'commit', on: 'never_sent', facts: { stop_reason: stopReason('not_sent', `(${reasons})`) }, wake_in_ms: null };
+    return {
+      kind: 'commit',
+      on: 'never_sent',
+      facts: { stop_reason: stopReason('not_sent', `(${reasons})`) },
+      wake_in_ms: null,
+    };
   }
   switch (observation.kind) {
     case 'found': {
@@ -41,19 +46,28 @@ export function decideLook(run: LoadedRun, observation: Observation, terms: Term
           };
         }
         case 'different': {
-          const fields = observation.differing.map((diff) => `${diff.field}: approved ${diff.approved}, observed ${diff.observed}`).join('; ');
-          return park('effect_differs', `${fields}.`, observation.effect.provider_ref, { effect: observation.effect, differing: observation.differing });
+          const fields = observation.differing
+            .map((diff) => `${diff.field}: approved ${diff.approved}, observed ${diff.observed}`)
+            .join('; ');
+          return park('effect_differs', `${fields}.`, observation.effect.provider_ref, {
+            effect: observation.effect,
+            differing: observation.differing,
+          });
         }
         case 'multiple':
         case 'lookalike':
-          return park('effect_ambiguous', `(${observation.match})`, null, { match: observation.match, effects: observation.effects });
+          return park('effect_ambiguous', `(${observation.match})`, null, {
+            match: observation.match,
+            effects: observation.effects,
+          });
       }
       break;
     }
     case 'absent': {
       // `run.now` was read before the look: the time that the observation counts from (rule 17).
       const settledAtMs = absenceSettlesAtMs(manifest, terms);
-      if (run.nowMs >= settledAtMs) return park('effect_not_found', undefined, null, { why: 'absent', strength: observation.strength });
+      if (run.nowMs >= settledAtMs)
+        return park('effect_not_found', undefined, null, { why: 'absent', strength: observation.strength });
       return look(run, 'absent so far', Math.min(settledAtMs - run.nowMs, nextLookMs(manifest, terms)), terms);
     }
     case 'unknown':
@@ -64,7 +78,9 @@ export function decideLook(run: LoadedRun, observation: Observation, terms: Term
 
 /** Earliest time at which absence of the effect counts: the last call deadline + settle, rounded up. */
 function absenceSettlesAtMs(manifest: Manifest, { durations, visibilityMs }: Terms): number {
-  const deadlines = manifest.attempts.filter((attempt) => attempt.status !== 'not_sent').map((attempt) => epochMs(attempt.call_deadline) + 1);
+  const deadlines = manifest.attempts
+    .filter((attempt) => attempt.status !== 'not_sent')
+    .map((attempt) => epochMs(attempt.call_deadline) + 1);
   return Math.max(...deadlines) + settleMs(durations, visibilityMs);
 }
 
@@ -73,22 +89,40 @@ function nextLookMs(manifest: Manifest, { durations }: Terms): number {
 }
 
 function look(run: LoadedRun, why: string, wake_in_ms: number, { limits }: Terms): StageDecision {
-  if (run.nowMs >= epochMs(run.manifest.deadlines.run)) return park('deadline_exceeded', `Last look: ${why}.`, null, { why });
-  if (run.manifest.counters.look_ups + 1 >= limits.look_ups_max) return park('external_result_uncertain', `After ${limits.look_ups_max} looks, last: ${why}.`, null, { why });
-  return { kind: 'commit', on: 'look_inconclusive', facts: { observation: { kind: 'inconclusive', provider_ref: null, body: { why } } }, wake_in_ms: Math.max(1, wake_in_ms) };
+  if (run.nowMs >= epochMs(run.manifest.deadlines.run))
+    return park('deadline_exceeded', `Last look: ${why}.`, null, { why });
+  if (run.manifest.counters.look_ups + 1 >= limits.look_ups_max)
+    return park('external_result_uncertain', `After ${limits.look_ups_max} looks, last: ${why}.`, null, { why });
+  return {
+    kind: 'commit',
+    on: 'look_inconclusive',
+    facts: { observation: { kind: 'inconclusive', provider_ref: null, body: { why } } },
+    wake_in_ms: Math.max(1, wake_in_ms),
+  };
 }
 
-function park(code: StopReasonCode, detail: string | undefined, provider_ref: string | null, body: JsonValue): StageDecision {
+function park(
+  code: StopReasonCode,
+  detail: string | undefined,
+  provider_ref: string | null,
+  body: JsonValue,
+): StageDecision {
   return {
     kind: 'commit',
     on: 'parked',
-    facts: { observation: { kind: 'inconclusive', provider_ref, body }, stop_reason: stopReason(code, detail), parked_reason: code },
+    facts: {
+      observation: { kind: 'inconclusive', provider_ref, body },
+      stop_reason: stopReason(code, detail),
+      parked_reason: code,
+    },
     wake_in_ms: null,
   };
 }
 
 function reasonOf(response: JsonValue): string {
-  return typeof response === 'object' && response !== null && 'reason' in response ? String(response.reason) : 'unknown';
+  return typeof response === 'object' && response !== null && 'reason' in response
+    ? String(response.reason)
+    : 'unknown';
 }
 
 /** The move that the sweeper commits by itself for a run that is overdue; `undefined` when a hint is all it needs. */
@@ -102,17 +136,40 @@ export function decideOverdue({ row, overdue, attempt_id }: DueRun, durations: D
         on: 'attempt_overdue',
         to: 'needs_reconciliation',
         facts: {
-          attempt_outcome: { attempt_id, status: 'uncertain', provider_ref: null, response: { class: 'uncertain', reason: 'no outcome was recorded in time' } },
+          attempt_outcome: {
+            attempt_id,
+            status: 'uncertain',
+            provider_ref: null,
+            response: { class: 'uncertain', reason: 'no outcome was recorded in time' },
+          },
           stop_reason: stopReason('external_result_uncertain', '(no outcome was recorded in time)'),
         },
         wake_in_ms: durations.stage_lease_ms,
       };
     case 'approval':
-      return { ...base, on: 'approval_expired', to: 'expired', facts: { stop_reason: stopReason('approval_expired') }, wake_in_ms: null };
+      return {
+        ...base,
+        on: 'approval_expired',
+        to: 'expired',
+        facts: { stop_reason: stopReason('approval_expired') },
+        wake_in_ms: null,
+      };
     case 'run':
       return row.state === 'verifying'
-        ? { ...base, on: 'deadline_passed', to: 'needs_reconciliation', facts: { stop_reason: stopReason('deadline_exceeded') }, wake_in_ms: durations.stage_lease_ms }
-        : { ...base, on: 'deadline_passed', to: 'failed', facts: { stop_reason: stopReason('deadline_exceeded') }, wake_in_ms: null };
+        ? {
+            ...base,
+            on: 'deadline_passed',
+            to: 'needs_reconciliation',
+            facts: { stop_reason: stopReason('deadline_exceeded') },
+            wake_in_ms: durations.stage_lease_ms,
+          }
+        : {
+            ...base,
+            on: 'deadline_passed',
+            to: 'failed',
+            facts: { stop_reason: stopReason('deadline_exceeded') },
+            wake_in_ms: null,
+          };
     case null:
       return undefined;
   }

@@ -4,7 +4,10 @@ import { observeEffect, type Systems, workflowOf } from '@counterstamp/workflows
 import { decideLook } from './decide.ts';
 
 /** The reconcile stage: one look, one judgement. Looks at once, never sends. */
-export function reconcilerStages(systems: Systems, deps: { durations: Durations; limits: Limits; failpoint: Failpoint }): { reconcile: Judge } {
+export function reconcilerStages(
+  systems: Systems,
+  deps: { durations: Durations; limits: Limits; failpoint: Failpoint },
+): { reconcile: Judge } {
   return {
     reconcile: async (run) => {
       const { run_id } = run.manifest;

@@ -1,4 +1,11 @@
-import { type Clock, type Durations, type Failpoint, type Queue, type Store, stageOf } from '@counterstamp/manifest-core';
+import {
+  type Clock,
+  type Durations,
+  type Failpoint,
+  type Queue,
+  type Store,
+  stageOf,
+} from '@counterstamp/manifest-core';
 import type { Logger, Metrics } from '@counterstamp/telemetry';
 import { decideOverdue } from './decide.ts';
 
@@ -26,7 +33,10 @@ export async function sweep(deps: SweeperDeps, signal: AbortSignal): Promise<voi
     try {
       claimed = await sweepOnce(deps);
     } catch (error) {
-      log.warn({ reason: error instanceof Error ? error.message : String(error) }, 'sweep failed; the next one tries again');
+      log.warn(
+        { reason: error instanceof Error ? error.message : String(error) },
+        'sweep failed; the next one tries again',
+      );
     }
     if (claimed < CLAIM_MAX) await clock.sleep(durations.sweep_interval_ms, signal);
   }
@@ -46,7 +56,17 @@ export async function sweepOnce({ store, queue, failpoint, durations, log, metri
       // Somebody committed between claim and commit: that commit set a new wake-up.
       if (outcome.kind === 'stale_revision') continue;
       metrics.transition({ from: commit.from, to: commit.to, trigger: commit.on });
-      log.info({ run_id: row.run_id, revision: outcome.row.revision, from: commit.from, to: commit.to, trigger: commit.on, code: commit.facts.stop_reason?.code }, 'committed');
+      log.info(
+        {
+          run_id: row.run_id,
+          revision: outcome.row.revision,
+          from: commit.from,
+          to: commit.to,
+          trigger: commit.on,
+          code: commit.facts.stop_reason?.code,
+        },
+        'committed',
+      );
       row = outcome.row;
     }
     const stage = stageOf(row);

@@ -1,5 +1,14 @@
 import type { FieldDiff, Observation } from '@counterstamp/connectors';
-import { backoffMs, type CommitFacts, type Durations, epochMs, type JsonObject, type Limits, type LoadedRun, stopReason } from '@counterstamp/manifest-core';
+import {
+  backoffMs,
+  type CommitFacts,
+  type Durations,
+  epochMs,
+  type JsonObject,
+  type Limits,
+  type LoadedRun,
+  stopReason,
+} from '@counterstamp/manifest-core';
 import type { StageDecision } from '@counterstamp/stage-runtime';
 
 type Terms = { durations: Durations; limits: Limits };
@@ -21,7 +30,10 @@ export function decideVerification(run: LoadedRun, observation: Observation, ter
     case 'exact':
       break;
     case 'different':
-      return mismatch(observation.effect.provider_ref, observation.differing, { effect: observation.effect, differing: observation.differing });
+      return mismatch(observation.effect.provider_ref, observation.differing, {
+        effect: observation.effect,
+        differing: observation.differing,
+      });
     case 'multiple':
       return mismatch(null, [], { effects: observation.effects });
     case 'lookalike':
@@ -31,12 +43,20 @@ export function decideVerification(run: LoadedRun, observation: Observation, ter
   const seen = { provider_ref: effect.provider_ref, body: { effect } };
   switch (effect.settlement) {
     case 'final':
-      return { kind: 'commit', on: 'effect_verified', facts: { observation: { kind: 'matched', ...seen } }, wake_in_ms: null };
+      return {
+        kind: 'commit',
+        on: 'effect_verified',
+        facts: { observation: { kind: 'matched', ...seen } },
+        wake_in_ms: null,
+      };
     case 'failed':
       return {
         kind: 'commit',
         on: 'settlement_failed',
-        facts: { observation: { kind: 'settlement_failed', ...seen }, stop_reason: stopReason('settlement_failed', `Its status is ${effect.status}.`) },
+        facts: {
+          observation: { kind: 'settlement_failed', ...seen },
+          stop_reason: stopReason('settlement_failed', `Its status is ${effect.status}.`),
+        },
         wake_in_ms: null,
       };
     case 'pending':
@@ -46,13 +66,18 @@ export function decideVerification(run: LoadedRun, observation: Observation, ter
 }
 
 function mismatch(provider_ref: string | null, differing: readonly FieldDiff[], body: JsonObject): StageDecision {
-  const fields = differing.map((diff) => `${diff.field}: approved ${diff.approved}, observed ${diff.observed}`).join('; ');
+  const fields = differing
+    .map((diff) => `${diff.field}: approved ${diff.approved}, observed ${diff.observed}`)
+    .join('; ');
   return {
     kind: 'commit',
     on: 'verification_failed',
     facts: {
       observation: { kind: 'mismatched', provider_ref, body },
-      stop_reason: stopReason('verification_mismatch', fields === '' ? 'Several effects carry our reference.' : `${fields}.`),
+      stop_reason: stopReason(
+        'verification_mismatch',
+        fields === '' ? 'Several effects carry our reference.' : `${fields}.`,
+      ),
       parked_reason: 'verification_mismatch',
     },
     wake_in_ms: null,
@@ -63,15 +88,28 @@ function wait(run: LoadedRun, why: string, { durations, limits }: Terms): StageD
   const waits = run.manifest.counters.verification_waits + 1;
   const observation: CommitFacts['observation'] = { kind: 'pending', provider_ref: null, body: { why } };
   if (run.nowMs >= epochMs(run.manifest.deadlines.run)) {
-    return { kind: 'commit', on: 'deadline_passed', facts: { stop_reason: stopReason('deadline_exceeded', `Last look: ${why}.`) }, wake_in_ms: durations.look_min_ms };
+    return {
+      kind: 'commit',
+      on: 'deadline_passed',
+      facts: { stop_reason: stopReason('deadline_exceeded', `Last look: ${why}.`) },
+      wake_in_ms: durations.look_min_ms,
+    };
   }
   if (waits >= limits.verification_waits_max) {
     return {
       kind: 'commit',
       on: 'verification_failed',
-      facts: { observation: { ...observation, kind: 'not_found' }, stop_reason: stopReason('verification_not_found', `Last look: ${why}.`) },
+      facts: {
+        observation: { ...observation, kind: 'not_found' },
+        stop_reason: stopReason('verification_not_found', `Last look: ${why}.`),
+      },
       wake_in_ms: durations.look_min_ms,
     };
   }
-  return { kind: 'commit', on: 'verification_pending', facts: { observation }, wake_in_ms: backoffMs(waits - 1, durations.look_min_ms, durations.look_max_ms) };
+  return {
+    kind: 'commit',
+    on: 'verification_pending',
+    facts: { observation },
+    wake_in_ms: backoffMs(waits - 1, durations.look_min_ms, durations.look_max_ms),
+  };
 }

@@ -10,7 +10,10 @@ export async function runVerifier(env: Environment): Promise<void> {
     (shell) => {
       const { own, durations, limits } = shell.config;
       const systems = openSystems(own, durations);
-      return startStageService(shell, { store: workerStore(shell), judges: verifierStages(systems, { durations, limits, failpoint: shell.failpoint }) });
+      return startStageService(shell, {
+        store: workerStore(shell),
+        judges: verifierStages(systems, { durations, limits, failpoint: shell.failpoint }),
+      });
     },
     env,
   );

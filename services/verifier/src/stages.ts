@@ -4,7 +4,10 @@ import { observeEffect, type Systems, workflowOf } from '@counterstamp/workflows
 import { decideVerification } from './decide.ts';
 
 /** The verify stage: one look at the business record, one judgement. */
-export function verifierStages(systems: Systems, deps: { durations: Durations; limits: Limits; failpoint: Failpoint }): { verify: Judge } {
+export function verifierStages(
+  systems: Systems,
+  deps: { durations: Durations; limits: Limits; failpoint: Failpoint },
+): { verify: Judge } {
   return {
     verify: async (run) => {
       const workflow = workflowOf(systems, run.manifest);

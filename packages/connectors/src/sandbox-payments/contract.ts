@@ -4,7 +4,9 @@ import type { ConnectorContract, CurrencyTable } from '../port.ts';
 const CURRENCIES = ['USD', 'EUR', 'GBP', 'CHF', 'SEK', 'PLN', 'HUF', 'CAD', 'AUD', 'JPY', 'KRW', 'KWD', 'BHD'];
 
 /** The sandbox counts in ISO minor units and asks for no rounder ones. */
-const amounts: CurrencyTable = Object.fromEntries(CURRENCIES.map((currency) => [currency, { exponent: currencyExponent(currency), granularity: 1 }]));
+const amounts: CurrencyTable = Object.fromEntries(
+  CURRENCIES.map((currency) => [currency, { exponent: currencyExponent(currency), granularity: 1 }]),
+);
 
 /** What the sandbox's payment provider promises. Source: apps/sandbox/README.md. */
 export const SANDBOX_PAYMENTS_CONTRACT: ConnectorContract = {

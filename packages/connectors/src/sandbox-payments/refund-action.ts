@@ -1,8 +1,22 @@
-import { CurrencyCode, type DisplayField, ExternalId, formatMoney, type JsonObject, Json, MinorUnits } from '@counterstamp/manifest-core';
+import {
+  CurrencyCode,
+  type DisplayField,
+  ExternalId,
+  formatMoney,
+  Json,
+  type JsonObject,
+  MinorUnits,
+} from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
 /** Why money goes back: the outcomes that the refund policy knows. */
-export const REFUND_REASONS = ['damaged_item', 'not_received', 'wrong_item', 'duplicate_charge', 'customer_request'] as const;
+export const REFUND_REASONS = [
+  'damaged_item',
+  'not_received',
+  'wrong_item',
+  'duplicate_charge',
+  'customer_request',
+] as const;
 
 /** The typed payload: only what the executor needs, each member able to change the effect and therefore inside the digest. */
 export const RefundAction = z.strictObject({
@@ -29,6 +43,7 @@ export function displayRefund(action: RefundAction): DisplayField[] {
     { field: 'evidence_refs', label: 'Evidence', value: action.evidence_refs.join(', ') },
   ];
   const metadata: JsonObject = action.metadata;
-  if (Object.keys(metadata).length > 0) lines.push({ field: 'metadata', label: 'Sent along (free-form)', value: JSON.stringify(metadata) });
+  if (Object.keys(metadata).length > 0)
+    lines.push({ field: 'metadata', label: 'Sent along (free-form)', value: JSON.stringify(metadata) });
   return lines;
 }

@@ -1,12 +1,17 @@
-import {
-  type Attempt,
-  canonicalJson,
-  type HttpReply,
-  type OneShot,
-  type ReadHttp,
-} from '@counterstamp/manifest-core';
+import { type Attempt, canonicalJson, type HttpReply, type OneShot, type ReadHttp } from '@counterstamp/manifest-core';
 import { z } from 'zod';
-import { type Connector, type Effect, type FieldDiff, jsonOf, type Observation, type Outcome, type Prepared, type ReadOutcome, type Settlement, withoutReply } from '../port.ts';
+import {
+  type Connector,
+  type Effect,
+  type FieldDiff,
+  jsonOf,
+  type Observation,
+  type Outcome,
+  type Prepared,
+  type ReadOutcome,
+  type Settlement,
+  withoutReply,
+} from '../port.ts';
 import { SANDBOX_PAYMENTS_CONTRACT } from './contract.ts';
 import { displayRefund, RefundAction } from './refund-action.ts';
 
@@ -81,14 +86,16 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
         const facts = PaymentFacts.safeParse(body);
         const version = z.looseObject({ version: z.int() }).safeParse(body);
         if (!facts.success) return { kind: 'failed', reason: 'unrecognised_body' };
-        return { kind: 'found', record: { kind: 'payment_record', source_ref, version_marker: version.success ? String(version.data.version) : null, facts: facts.data } };
+        return {
+          kind: 'found',
+          record: {
+            kind: 'payment_record',
+            source_ref,
+            version_marker: version.success ? String(version.data.version) : null,
+            facts: facts.data,
+          },
+        };
       },
-    },
-
-    checkMoney(amountMinor, currency) {
-      const known = Object.hasOwn(SANDBOX_PAYMENTS_CONTRACT.amounts, currency) ? SANDBOX_PAYMENTS_CONTRACT.amounts[currency] : undefined;
-      if (known === undefined) return 'currency_unsupported';
-      return amountMinor % known.granularity === 0 ? undefined : 'amount_not_representable';
     },
 
     display: (action) => displayRefund(RefundAction.parse(action)),
@@ -100,13 +107,22 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
         amount: refund.amount_minor,
         currency: refund.currency,
         reason: refund.reason,
-        metadata: { run_id: bind.run_id, action_digest: bind.action_digest, order_id: refund.order_id, request: refund.metadata },
+        metadata: {
+          run_id: bind.run_id,
+          action_digest: bind.action_digest,
+          order_id: refund.order_id,
+          request: refund.metadata,
+        },
       });
       return {
         request: {
           method: 'POST',
           url: `${options.url}/payments/refunds`,
-          headers: { 'content-type': 'application/json', authorization: `Bearer ${options.writeKey ?? ''}`, 'idempotency-key': bind.idempotency_key },
+          headers: {
+            'content-type': 'application/json',
+            authorization: `Bearer ${options.writeKey ?? ''}`,
+            'idempotency-key': bind.idempotency_key,
+          },
         },
         bytes: new TextEncoder().encode(body),
       };
@@ -123,7 +139,10 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
       let after = '';
       for (let page = 0; ; page++) {
         if (page === PAGES_MAX) return { kind: 'unknown', reason: 'too_many_refunds' };
-        const reply = await options.http.get(`${options.url}/payments/refunds?payment_id=${encodeURIComponent(refund.destination)}&limit=100${after}`, reading);
+        const reply = await options.http.get(
+          `${options.url}/payments/refunds?payment_id=${encodeURIComponent(refund.destination)}&limit=100${after}`,
+          reading,
+        );
         if (reply.kind === 'unreachable') return { kind: 'unknown', reason: reply.reason };
         const parsed = RefundPage.safeParse(jsonOf(reply));
         if (reply.status !== 200 || !parsed.success) return { kind: 'unknown', reason: `status_${reply.status}` };
@@ -171,12 +190,17 @@ export function classifyRefundReply(reply: HttpReply): Outcome {
   if (reply.status === 201 || reply.status === 200) {
     const record = RefundRecord.safeParse(body);
     if (!record.success) return { class: 'uncertain', reason: 'unrecognised_success_body' };
-    return { class: 'applied', effect: effectOf(record.data), replayed: reply.headers['idempotent-replayed'] === 'true' };
+    return {
+      class: 'applied',
+      effect: effectOf(record.data),
+      replayed: reply.headers['idempotent-replayed'] === 'true',
+    };
   }
   const problem = Problem.safeParse(body);
   const code = problem.success ? problem.data.code : undefined;
   if (reply.status === 429) return { class: 'retry_safe', reason: code ?? 'rate_limited' };
-  if (reply.status < 400 || reply.status >= 500 || code === undefined) return { class: 'uncertain', reason: code ?? `status_${reply.status}` };
+  if (reply.status < 400 || reply.status >= 500 || code === undefined)
+    return { class: 'uncertain', reason: code ?? `status_${reply.status}` };
   const retryable = Object.hasOwn(REJECTIONS, code) ? REJECTIONS[code] : undefined;
   return retryable === undefined ? { class: 'uncertain', reason: code } : { class: 'rejected', code, retryable };
 }
@@ -185,19 +209,31 @@ export function classifyRefundReply(reply: HttpReply): Outcome {
  * Which of a payment's refunds is this run's. Ours carries our run id or is what our own reply named; the same amount without our tag is
  * a lookalike, never ours. Pure.
  */
-export function matchEffects(action: RefundAction, bind: { run_id: string; attempts: readonly Attempt[] }, effects: readonly Effect[]): Observation {
+export function matchEffects(
+  action: RefundAction,
+  bind: { run_id: string; attempts: readonly Attempt[] },
+  effects: readonly Effect[],
+): Observation {
   const named = new Set(bind.attempts.map((attempt) => attempt.provider_ref).filter((ref) => ref !== null));
   const ours = effects.filter((effect) => effect.run_id === bind.run_id || named.has(effect.provider_ref));
   const [effect, second] = ours;
   if (effect !== undefined && second !== undefined) return { kind: 'found', match: 'multiple', effects: ours };
   if (effect !== undefined) {
     const differing = differences(action, bind.run_id, effect);
-    return differing.length === 0 ? { kind: 'found', match: 'exact', effect } : { kind: 'found', match: 'different', effect, differing };
+    return differing.length === 0
+      ? { kind: 'found', match: 'exact', effect }
+      : { kind: 'found', match: 'different', effect, differing };
   }
   const lookalikes = effects.filter(
-    (other) => other.run_id === null && other.amount_minor === action.amount_minor && other.currency === action.currency && other.settlement !== 'failed',
+    (other) =>
+      other.run_id === null &&
+      other.amount_minor === action.amount_minor &&
+      other.currency === action.currency &&
+      other.settlement !== 'failed',
   );
-  return lookalikes.length > 0 ? { kind: 'found', match: 'lookalike', effects: lookalikes } : { kind: 'absent', strength: 'strong' };
+  return lookalikes.length > 0
+    ? { kind: 'found', match: 'lookalike', effects: lookalikes }
+    : { kind: 'absent', strength: 'strong' };
 }
 
 /** Every field of the declared contract that is not as approved. */
@@ -208,6 +244,7 @@ function differences(action: RefundAction, run_id: string, effect: Effect): Fiel
     ['destination', action.destination, effect.destination],
     ['run_id', run_id, effect.run_id ?? '(none)'],
   ];
-  return compared.filter(([, approved, observed]) => approved !== observed).map(([field, approved, observed]) => ({ field, approved, observed }));
+  return compared
+    .filter(([, approved, observed]) => approved !== observed)
+    .map(([field, approved, observed]) => ({ field, approved, observed }));
 }
-

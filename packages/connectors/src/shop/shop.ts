@@ -40,12 +40,20 @@ export function createShop(options: { url: string; http: ReadHttp; timeoutMs: nu
     const body = z.looseObject({ version: z.union([z.int(), z.string()]) }).safeParse(jsonOf(reply));
     const facts = schema.safeParse(body.data);
     if (!body.success || !facts.success) return { kind: 'failed', reason: 'unrecognised_body' };
-    return { kind: 'found', record: { kind, source_ref, version_marker: String(body.data.version), facts: facts.data } };
+    return {
+      kind: 'found',
+      record: { kind, source_ref, version_marker: String(body.data.version), facts: facts.data },
+    };
   };
   const segment = (value: unknown) => encodeURIComponent(ExternalId.parse(value));
   return {
     reads: {
-      read_request: (args) => read('request_record', `/shop/tenants/${segment(args.tenant_id)}/requests/${segment(args.request_id)}`, RequestFacts),
+      read_request: (args) =>
+        read(
+          'request_record',
+          `/shop/tenants/${segment(args.tenant_id)}/requests/${segment(args.request_id)}`,
+          RequestFacts,
+        ),
       read_order: (args) => read('order_record', `/shop/orders/${segment(args.order_id)}`, OrderFacts),
     },
   };

@@ -1,4 +1,11 @@
-import { canonicalJson, CurrencyCode, ExternalId, Json, type JsonObject, MinorUnits } from '@counterstamp/manifest-core';
+import {
+  CurrencyCode,
+  canonicalJson,
+  ExternalId,
+  Json,
+  type JsonObject,
+  MinorUnits,
+} from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
 /** Canonical bytes of the free-form member at most. */
@@ -6,7 +13,10 @@ const METADATA_MAX_BYTES = 4_096;
 
 const Metadata: z.ZodType<JsonObject> = z
   .record(z.string(), Json)
-  .refine((value) => Buffer.byteLength(canonicalJson(value)) <= METADATA_MAX_BYTES, `must be at most ${METADATA_MAX_BYTES} bytes`);
+  .refine(
+    (value) => Buffer.byteLength(canonicalJson(value)) <= METADATA_MAX_BYTES,
+    `must be at most ${METADATA_MAX_BYTES} bytes`,
+  );
 
 /** What a refund request may say. Amounts in ISO minor units. */
 export const RefundInput = z.strictObject({

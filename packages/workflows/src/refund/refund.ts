@@ -1,7 +1,24 @@
-import { type Connector, displayRefund, OrderFacts, PaymentFacts, REFUND_REASONS, RefundAction, RequestFacts, type SourceRecord } from '@counterstamp/connectors';
+import {
+  type Connector,
+  displayRefund,
+  OrderFacts,
+  PaymentFacts,
+  REFUND_REASONS,
+  RefundAction,
+  RequestFacts,
+  type SourceRecord,
+} from '@counterstamp/connectors';
 import { type JsonObject, type JsonValue, parseWith } from '@counterstamp/manifest-core';
 import type { z } from 'zod';
-import { type Call, defineWorkflow, type Fact, type Gathered, type Verdict, type Workflow } from '../define-workflow.ts';
+import {
+  type Call,
+  defineWorkflow,
+  type Fact,
+  type Gathered,
+  type Verdict,
+  type Workflow,
+} from '../define-workflow.ts';
+import { refundDoor } from './door.ts';
 import { RefundInput, RefundProposal } from './input.ts';
 import { refundPolicy } from './policy.ts';
 
@@ -16,25 +33,12 @@ const REASON_WORDS: readonly [RegExp, (typeof REFUND_REASONS)[number]][] = [
 /** The reference workflow: refund an order through a payment provider, after one person (two above a tier) approved the exact bytes. */
 export function refundWorkflow(connector: Connector): Workflow {
   return defineWorkflow({
-    name: 'refund',
-    version: 1,
+    ...refundDoor,
     connector,
-    operations: { read_request: 'read', read_order: 'read', read_payment: 'read', read_refund_status: 'read', refund_order: 'write' },
     effectOperation: 'refund_order',
     observeOperation: 'read_refund_status',
-    visibilityMs: 0,
     limits: { proposal_cycles_max: 3 },
-    input: RefundInput as z.ZodType<JsonObject>,
-    proposal: RefundProposal as z.ZodType<JsonObject>,
     action: RefundAction as z.ZodType<JsonObject>,
-
-    checkInput(input) {
-      const refund = RefundInput.parse(input);
-      const code = connector.checkMoney(refund.requested_amount_minor, refund.currency);
-      if (code === undefined) return undefined;
-      const path = code === 'currency_unsupported' ? '/input/currency' : '/input/requested_amount_minor';
-      return { code, path, detail: `${connector.contract.name} cannot carry ${refund.requested_amount_minor} ${refund.currency} exactly` };
-    },
 
     readScope: (run, call) => gather(run, call, ['request_record', 'order_record']),
 
@@ -48,9 +52,13 @@ export function refundWorkflow(connector: Connector): Workflow {
       if (order === undefined) return stop('scope_mismatch', 'There is no such order.');
       if (order.tenant_id !== tenant_id) return stop('scope_mismatch', 'The order belongs to another tenant.');
       if (request.status !== 'open') return stop('request_closed', `The request is ${request.status}.`);
-      if (refund.currency !== request.currency) return stop('invalid_input', `The request is in ${request.currency}, the run in ${refund.currency}.`);
+      if (refund.currency !== request.currency)
+        return stop('invalid_input', `The request is in ${request.currency}, the run in ${refund.currency}.`);
       if (refund.requested_amount_minor > request.requested_amount_minor) {
-        return stop('invalid_input', `The amount is above the ${request.requested_amount_minor} minor units that were requested.`);
+        return stop(
+          'invalid_input',
+          `The amount is above the ${request.requested_amount_minor} minor units that were requested.`,
+        );
       }
       return { kind: 'pass' };
     },
@@ -61,13 +69,23 @@ export function refundWorkflow(connector: Connector): Workflow {
       const request = factsOf(records, 'request_record', RequestFacts);
       const order = factsOf(records, 'order_record', OrderFacts);
       const payment = factsOf(records, 'payment_record', PaymentFacts);
-      if (request === undefined || order === undefined) return stop('evidence_conflict', 'The request or its order is gone.');
-      if (request.status !== 'open') return stop('evidence_conflict', `The request turned ${request.status} meanwhile.`);
+      if (request === undefined || order === undefined)
+        return stop('evidence_conflict', 'The request or its order is gone.');
+      if (request.status !== 'open')
+        return stop('evidence_conflict', `The request turned ${request.status} meanwhile.`);
       if (order.tenant_id !== tenant_id) return stop('evidence_conflict', 'The order changed its tenant meanwhile.');
-      if (payment === undefined) return stop('evidence_conflict', `The shop names payment ${order.payment_id}, which the provider does not know.`);
-      if (payment.currency !== order.currency) return stop('evidence_conflict', `The shop says ${order.currency}, the provider ${payment.currency}.`);
+      if (payment === undefined)
+        return stop(
+          'evidence_conflict',
+          `The shop names payment ${order.payment_id}, which the provider does not know.`,
+        );
+      if (payment.currency !== order.currency)
+        return stop('evidence_conflict', `The shop says ${order.currency}, the provider ${payment.currency}.`);
       if (payment.captured_amount_minor !== order.captured_amount_minor) {
-        return stop('evidence_conflict', `Captured: the shop says ${order.captured_amount_minor}, the provider ${payment.captured_amount_minor} minor units.`);
+        return stop(
+          'evidence_conflict',
+          `Captured: the shop says ${order.captured_amount_minor}, the provider ${payment.captured_amount_minor} minor units.`,
+        );
       }
       return { kind: 'pass' };
     },
@@ -89,21 +107,43 @@ export function refundWorkflow(connector: Connector): Workflow {
 
     checkProposal(run, body, evidence) {
       const parsed = parseWith(RefundProposal, body);
-      if (!parsed.ok) return { kind: 'refused', code: 'proposal_invalid', message: `${parsed.refusal.code} at ${parsed.refusal.path || '/'}: ${parsed.refusal.detail}` };
+      if (!parsed.ok)
+        return {
+          kind: 'refused',
+          code: 'proposal_invalid',
+          message: `${parsed.refusal.code} at ${parsed.refusal.path || '/'}: ${parsed.refusal.detail}`,
+        };
       const proposal = parsed.value;
       const input = RefundInput.parse(run.input);
       const records = trusted(evidence);
       const order = factsOf(records, 'order_record', OrderFacts);
       const payment = factsOf(records, 'payment_record', PaymentFacts);
-      if (order === undefined || payment === undefined) return { kind: 'stop', code: 'evidence_conflict', detail: 'The evidence that the proposal needs is not recorded.' };
+      if (order === undefined || payment === undefined)
+        return {
+          kind: 'stop',
+          code: 'evidence_conflict',
+          detail: 'The evidence that the proposal needs is not recorded.',
+        };
 
       const refuse = (message: string) => ({ kind: 'refused', code: 'proposal_invalid', message }) as const;
-      if (!run.allowed_operations.includes(proposal.operation)) return { kind: 'stop', code: 'policy_denied', detail: `${proposal.operation} is not among the run's allowed operations.` };
-      if (proposal.order_id !== input.order_id) return refuse(`order_id is ${proposal.order_id}, the request is about ${input.order_id}`);
-      if (proposal.currency !== payment.currency) return refuse(`currency is ${proposal.currency}, the payment is in ${payment.currency}`);
-      if (proposal.destination !== undefined && proposal.destination !== payment.payment_id) return refuse(`destination is ${proposal.destination}, the order was paid by ${payment.payment_id}`);
-      if (proposal.amount_minor > input.requested_amount_minor) return refuse(`amount_minor is ${proposal.amount_minor}, requested were ${input.requested_amount_minor}`);
-      if (proposal.amount_minor > payment.refundable_amount_minor) return refuse(`exceeds_refundable: amount_minor is ${proposal.amount_minor}, refundable are ${payment.refundable_amount_minor}`);
+      if (!run.allowed_operations.includes(proposal.operation))
+        return {
+          kind: 'stop',
+          code: 'policy_denied',
+          detail: `${proposal.operation} is not among the run's allowed operations.`,
+        };
+      if (proposal.order_id !== input.order_id)
+        return refuse(`order_id is ${proposal.order_id}, the request is about ${input.order_id}`);
+      if (proposal.currency !== payment.currency)
+        return refuse(`currency is ${proposal.currency}, the payment is in ${payment.currency}`);
+      if (proposal.destination !== undefined && proposal.destination !== payment.payment_id)
+        return refuse(`destination is ${proposal.destination}, the order was paid by ${payment.payment_id}`);
+      if (proposal.amount_minor > input.requested_amount_minor)
+        return refuse(`amount_minor is ${proposal.amount_minor}, requested were ${input.requested_amount_minor}`);
+      if (proposal.amount_minor > payment.refundable_amount_minor)
+        return refuse(
+          `exceeds_refundable: amount_minor is ${proposal.amount_minor}, refundable are ${payment.refundable_amount_minor}`,
+        );
       if (payment.disputed) return { kind: 'stop', code: 'policy_denied', detail: 'The payment is disputed.' };
       const reason = REFUND_REASONS.find((known) => known === proposal.reason);
       if (reason === undefined) return refuse(`reason must be one of ${REFUND_REASONS.join(', ')}`);
@@ -137,7 +177,8 @@ export function refundWorkflow(connector: Connector): Workflow {
       if (payment.payment_id !== refund.destination) return fail('The order is now paid by another payment.');
       if (payment.disputed) return fail('The payment is disputed.');
       if (payment.currency !== refund.currency) return fail(`The payment is now in ${payment.currency}.`);
-      if (payment.refundable_amount_minor < refund.amount_minor) return fail(`exceeds_refundable: only ${payment.refundable_amount_minor} minor units are left.`);
+      if (payment.refundable_amount_minor < refund.amount_minor)
+        return fail(`exceeds_refundable: only ${payment.refundable_amount_minor} minor units are left.`);
       const policy = refundPolicy(refund, order);
       return policy.kind === 'denies' ? fail(policy.detail) : { kind: 'hold' };
     },
@@ -146,12 +187,17 @@ export function refundWorkflow(connector: Connector): Workflow {
 
     display: (action) => displayRefund(RefundAction.parse(action)),
 
-    resourceKey: (tenant_id, action) => `${tenant_id}/${connector.contract.name}/${RefundAction.parse(action).destination}`,
+    resourceKey: (tenant_id, action) =>
+      `${tenant_id}/${connector.contract.name}/${RefundAction.parse(action).destination}`,
   });
 }
 
 /** Reads request, order and payment one after the other, as far as asked for. A missing record is a fact; a failed read is not. */
-async function gather(run: { tenant_id: string; request_id: string; input: JsonObject }, call: Call, wanted: readonly string[]): Promise<Gathered> {
+async function gather(
+  run: { tenant_id: string; request_id: string; input: JsonObject },
+  call: Call,
+  wanted: readonly string[],
+): Promise<Gathered> {
   const { order_id } = RefundInput.parse(run.input);
   const records: SourceRecord[] = [];
   const steps: [string, string, () => JsonObject | undefined][] = [
@@ -191,11 +237,12 @@ function stop(code: Extract<Verdict, { kind: 'stop' }>['code'], detail: string):
 }
 
 function trusted(evidence: readonly { kind: string; trusted: boolean; facts: JsonValue | null }[]): Fact[] {
-  return evidence.filter((item) => item.trusted && item.facts !== null).map((item) => ({ kind: item.kind, facts: item.facts as JsonObject }));
+  return evidence
+    .filter((item) => item.trusted && item.facts !== null)
+    .map((item) => ({ kind: item.kind, facts: item.facts as JsonObject }));
 }
 
 function factsOf<T>(records: readonly Fact[], kind: string, schema: z.ZodType<T>): T | undefined {
   const record = records.findLast((item) => item.kind === kind);
   return record === undefined ? undefined : schema.parse(record.facts);
 }
-

@@ -1,0 +1,39 @@
+import type { Clock, Durations, Failpoint, Ids, Limits, Queue } from '@counterstamp/manifest-core';
+import type { ApiStore } from '@counterstamp/manifest-store';
+import type { WorkflowDoor } from './workflow-door.ts';
+
+/** The part of a logger that the api uses; pino's has it. */
+export interface ApiLog {
+  info(fields: Record<string, unknown>, message: string): void;
+  warn(fields: Record<string, unknown>, message: string): void;
+  error(fields: Record<string, unknown>, message: string): void;
+}
+
+/** One answered request, for metrics. Every label comes from a closed set, whatever a caller sends. */
+export interface ObservedRequest {
+  /** Path template of a route, or `unmatched`. */
+  route: string;
+  /** A method that some route takes, or `other`. */
+  method: string;
+  status: number;
+  duration_ms: number;
+}
+
+export interface ApiDeps {
+  store: ApiStore;
+  queue: Queue;
+  ids: Ids;
+  /** Bounds the readiness check and measures requests; decides nothing. */
+  clock: Pick<Clock, 'after' | 'monotonicMs'>;
+  failpoint: Failpoint;
+  /** By name. */
+  workflows: ReadonlyMap<string, WorkflowDoor>;
+  durations: Durations;
+  limits: Limits;
+  /** COUNTERSTAMP_DEV: whether a key may decide. */
+  development: boolean;
+  log: ApiLog;
+  /** One round trip to the queue's backend, at most 1 s, never rejecting; for `/readyz` only. */
+  pingQueue?: () => Promise<{ kind: 'ok' | 'unavailable' }>;
+  observe?: (request: ObservedRequest) => void;
+}

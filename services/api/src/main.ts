@@ -1,0 +1,60 @@
+import { createApiStore } from '@counterstamp/manifest-store';
+import { type Environment, listen, runService, startBeating } from '@counterstamp/stage-runtime';
+import { type WorkflowDoor as Door, WORKFLOW_DOORS } from '@counterstamp/workflows';
+import { Hono } from 'hono';
+import { createApp } from './app.ts';
+import { parseConfig } from './config.ts';
+import type { WorkflowDoor } from './workflow-door.ts';
+
+/** Runs the api until it is told to end: HTTP in, commands and reads out. It decides nothing. */
+export async function runApi(env: Environment): Promise<void> {
+  await runService(
+    parseConfig,
+    async (shell) => {
+      const { config, clock, metrics, queue } = shell;
+      const store = createApiStore(shell.sql);
+      const api = createApp({
+        store,
+        queue: shell.hints,
+        ids: shell.ids,
+        clock,
+        failpoint: shell.failpoint,
+        workflows: new Map([...WORKFLOW_DOORS.values()].map((door) => [door.name, doorOf(door)])),
+        durations: config.durations,
+        limits: config.limits,
+        development: config.development,
+        log: shell.log,
+        observe: ({ duration_ms, ...request }) => metrics.httpRequest({ ...request, seconds: duration_ms / 1_000 }),
+        pingQueue: () => queue.ping(),
+      });
+      const app = new Hono()
+        .get('/metrics', async (c) => c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }))
+        .all('*', (c) => api.fetch(c.req.raw));
+      const server = await listen(app.fetch, { host: config.http_host, port: config.http_port });
+      const beats = startBeating(shell, () => store.beat(shell.instance_id));
+      return {
+        port: server.port,
+        async drain(graceMs) {
+          await Promise.all([beats.stop(), Promise.race([server.close(), clock.sleep(graceMs)])]);
+          await Promise.race([api.drain(), clock.sleep(graceMs)]);
+        },
+      };
+    },
+    env,
+  );
+}
+
+/** The api's view of a workflow: names instead of contracts. */
+function doorOf(door: Door): WorkflowDoor {
+  const { name, version, contract, operations, visibilityMs, input, proposal } = door;
+  return {
+    name,
+    version,
+    connector: { name: contract.name, version: contract.version },
+    operations: Object.keys(operations),
+    visibilityMs,
+    input,
+    proposal,
+    checkInput: (value) => door.checkInput(value),
+  };
+}

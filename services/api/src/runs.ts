@@ -1,0 +1,101 @@
+import { ListQuery, type RunEvents, type RunPage, type RunView } from '@counterstamp/api-contract';
+import {
+  Digest,
+  dispatchGuards,
+  type Parsed,
+  parseWith,
+  pointer,
+  Revision,
+  STATES,
+  STOP_REASONS,
+  type State,
+} from '@counterstamp/manifest-core';
+import { type Answer, answered, type Call, runIdOf } from './command.ts';
+import { decodeCursor, encodeCursor } from './cursor.ts';
+import { refused, refusedBy } from './problem.ts';
+
+/** One run, with each condition of its dispatch and what is safe to do next at a stop. */
+export async function getRun(call: Call): Promise<Answer<RunView>> {
+  const { deps, who } = call;
+  const id = runIdOf(call);
+  if (!id.ok) return id.refused;
+  const loaded = await deps.store.load(who.tenant_id, id.run_id);
+  if (loaded === undefined) return refused('run_not_found');
+  const { manifest, nowMs } = loaded;
+  return answered({
+    ...manifest,
+    guards: dispatchGuards(manifest, nowMs, deps.durations),
+    next: manifest.stop_reason === null ? null : STOP_REASONS[manifest.stop_reason.code].next,
+  });
+}
+
+/** The tenant's runs, newest first, page by page. */
+export async function listRuns(call: Call): Promise<Answer<RunPage>> {
+  const { deps, who, request } = call;
+  const query = parseQuery(new URL(request.url).searchParams);
+  if (!query.ok) return refusedBy(query.refusal);
+  const { state, limit, cursor } = query.value;
+  const before = cursor === undefined ? undefined : decodeCursor(cursor, state);
+  if (cursor !== undefined && before === undefined) return refused('cursor_malformed', '/cursor');
+
+  // One more than asked for tells whether there is a next page.
+  const found = await deps.store.list(who.tenant_id, {
+    limit: limit + 1,
+    ...(state === undefined ? {} : { state }),
+    ...(before === undefined ? {} : { before }),
+  });
+  const runs = found.slice(0, limit);
+  const last = runs.at(-1);
+  const next_cursor = found.length > limit && last !== undefined ? encodeCursor(last.run_id, state) : null;
+  return answered({ runs, next_cursor });
+}
+
+function parseQuery(
+  sent: URLSearchParams,
+): Parsed<{ state?: State | undefined; limit: number; cursor?: string | undefined }> {
+  const once: Record<string, string> = {};
+  for (const [name, value] of sent) {
+    const path = pointer('', name);
+    if (Object.hasOwn(once, name))
+      return { ok: false, refusal: { code: 'value_invalid', path, detail: 'the parameter is given twice' } };
+    // A plain assignment of `__proto__` would vanish without a word.
+    if (name === '__proto__') return { ok: false, refusal: refused('unknown_member', path) };
+    once[name] = value;
+  }
+  return parseWith(ListQuery, once);
+}
+
+/** A run's history, oldest first. */
+export async function runEvents(call: Call): Promise<Answer<RunEvents>> {
+  const { deps, who } = call;
+  const id = runIdOf(call);
+  if (!id.ok) return id.refused;
+  const stored = await deps.store.events(who.tenant_id, id.run_id);
+  if (stored === undefined) return refused('run_not_found');
+  const events = stored.map((event) => ({
+    run_id: id.run_id,
+    revision: Revision.parse(event.revision),
+    from: event.from === null ? null : stateOf(event.from),
+    to: stateOf(event.to),
+    trigger: event.trigger,
+    actor: event.actor,
+    at: isoOfMicroseconds(event.at_us),
+    at_us: event.at_us,
+    payload: event.payload,
+    payload_digest: Digest.parse(event.payload_digest),
+    previous_hash: event.previous_hash === null ? null : Digest.parse(event.previous_hash),
+    hash: Digest.parse(event.hash),
+  }));
+  return answered({ events });
+}
+
+function stateOf(name: string): State {
+  const state = STATES.find((known) => known === name);
+  if (state === undefined) throw new Error(`an event names the state ${name}`);
+  return state;
+}
+
+/** The instant as the rest of the api writes it. */
+function isoOfMicroseconds(at_us: string): string {
+  return new Date(Number(at_us.slice(0, -3))).toISOString().replace('Z', `${at_us.slice(-3)}Z`);
+}

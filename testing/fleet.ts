@@ -1,0 +1,213 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ApiClient, createClient, type RunView } from '@counterstamp/api-contract';
+import type { RunId, Service, State } from '@counterstamp/manifest-core';
+import { connect, createApiKey, migrate, type Sql } from '@counterstamp/manifest-store';
+import { type EffectView, type LedgerEntry, type RunningSandbox, startSandbox } from '@counterstamp/sandbox';
+import { migrateQueue } from '@counterstamp/stage-queue';
+import { postgresUrl, redisUrl, testDatabase } from './services.ts';
+import { TEST_ROLE_PREFIX, TEST_SECRET, testIds } from './store-fixture.ts';
+
+export type FleetBackend = 'redis' | 'postgres';
+export const FLEET_BACKENDS = ['redis', 'postgres'] as const satisfies FleetBackend[];
+
+const WORKERS = ['preflight', 'executor', 'verifier', 'reconciler'] as const;
+
+/** One service as a process of its own, as in production: the built code, its own login. */
+export interface ServiceProcess {
+  service: Service;
+  port: number;
+  child: ChildProcess;
+  log: string;
+  /** Resolves with the exit code, or the signal's name. */
+  ended: Promise<number | string>;
+}
+
+export interface Fleet {
+  backend: FleetBackend;
+  apiUrl: string;
+  sandbox: RunningSandbox;
+  owner: Sql;
+  requester: ApiClient;
+  approver: ApiClient;
+  keys: { requester: string; approver: string };
+  processes: ServiceProcess[];
+  /** Starts one more process of a service and waits until it is ready. */
+  start(service: Service, env?: Record<string, string>): Promise<ServiceProcess>;
+  /** Ends a process by a signal and waits for its end. */
+  end(process: ServiceProcess, signal: NodeJS.Signals): Promise<number | string>;
+  /** A coherent case at the sandbox, and the request that asks for its refund. */
+  seed(change?: Record<string, unknown>): Promise<{ request_id: string; order_id: string; payment_id: string }>;
+  request(seeded: { request_id: string; order_id: string }, change?: Record<string, unknown>): Promise<RunId>;
+  /** Waits until the run is in one of the states; fails with its history otherwise. */
+  until(run_id: RunId, states: readonly State[] | ((run: RunView) => boolean), boundMs?: number): Promise<RunView>;
+  approve(run_id: RunId): Promise<void>;
+  ledger(payment_id: string): Promise<LedgerEntry[]>;
+  effects(payment_id: string): Promise<EffectView[]>;
+  fault(payment_id: string, fault: unknown): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Brings up a whole fleet of real processes on one queue backend, with a database of its own. Needs `tsc -b` first. */
+export async function startFleet(options: { backend: FleetBackend; without?: readonly Service[]; redis?: string }): Promise<Fleet> {
+  const database = await testDatabase({
+    version: 18,
+    name: 'fleet',
+    prepare: async (url) => {
+      await migrate(url, { rolePrefix: TEST_ROLE_PREFIX, secret: TEST_SECRET });
+      await migrateQueue(url, { grantTo: ['api', ...WORKERS].map((service) => `${TEST_ROLE_PREFIX}${service}`) });
+    },
+  });
+  await postgresUrl(18);
+  const sandbox = await startSandbox();
+  const owner = connect(database.url, { max: 2, applicationName: 'test-owner' });
+  const logs = await mkdtemp(join(tmpdir(), 'cs-testing-fleet-'));
+  const environment: Record<string, string> = {
+    PATH: process.env.PATH ?? '',
+    DATABASE_URL: database.url,
+    COUNTERSTAMP_SECRET: TEST_SECRET,
+    COUNTERSTAMP_ROLE_PREFIX: TEST_ROLE_PREFIX,
+    COUNTERSTAMP_PROFILE: 'fast',
+    COUNTERSTAMP_DEV: '1',
+    COUNTERSTAMP_HTTP_PORT: '0',
+    COUNTERSTAMP_SHOP_URL: sandbox.url,
+    COUNTERSTAMP_PAYMENTS_URL: sandbox.url,
+    COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk_sandbox',
+    ...(options.backend === 'redis' ? { REDIS_URL: options.redis ?? (await redisUrl()), COUNTERSTAMP_QUEUE_PREFIX: `t${randomUUID().slice(0, 8)}` } : {}),
+  };
+  const processes: ServiceProcess[] = [];
+
+  const start: Fleet['start'] = async (service, env = {}) => {
+    const log = join(logs, `${service}-${processes.length}.log`);
+    const child = spawn(process.execPath, ['.cache/svc.mjs', service], {
+      env: { ...environment, ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}), ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const file = createWriteStream(log);
+    const ended = once(child, 'exit').then(([code, signal]: (number | string | null)[]) => code ?? signal ?? 'unknown');
+    const started: ServiceProcess = { service, port: 0, child, log, ended };
+    processes.push(started);
+    let text = '';
+    started.port = await new Promise<number>((resolve, reject) => {
+      const onData = (data: Buffer) => {
+        file.write(data);
+        text += data.toString('utf8');
+        const ready = /"port":(\d+).*"message":"ready for work"/.exec(text);
+        if (ready !== null) resolve(Number(ready[1]));
+      };
+      child.stdout?.on('data', onData);
+      child.stderr?.on('data', onData);
+      child.once('exit', (code) => reject(new Error(`${service} ended with ${code} before it was ready:\n${text}`)));
+      setTimeout(() => reject(new Error(`${service} was not ready within 20 s:\n${text}`)), 20_000).unref();
+    });
+    await poll(async () => (await fetch(`http://127.0.0.1:${started.port}/readyz`)).ok, 20_000, `${service} did not become ready`);
+    return started;
+  };
+
+  const wanted: Service[] = (['api', ...WORKERS] as const).filter((service) => options.without?.includes(service) !== true);
+  await Promise.all(wanted.map((service) => start(service)));
+  const apiUrl = `http://127.0.0.1:${processes.find((started) => started.service === 'api')?.port}`;
+  const keyOf = async (role: 'requester' | 'approver') => (await createApiKey(owner, testIds, { tenant_id: 'shop_north', name: role, role })).key;
+  const keys = { requester: await keyOf('requester'), approver: await keyOf('approver') };
+  const client = (key: string) => createClient({ baseUrl: apiUrl, key, fetch });
+  const requester = client(keys.requester);
+  const approver = client(keys.approver);
+
+  const admin = async (method: string, path: string, body?: unknown): Promise<unknown> => {
+    const response = await fetch(`${sandbox.url}${path}`, {
+      method,
+      ...(body === undefined ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return await response.json();
+  };
+
+  const until: Fleet['until'] = async (run_id, states, boundMs = 25_000) => {
+    let seen: RunView | undefined;
+    const reached = (run: RunView) => (typeof states === 'function' ? states(run) : states.includes(run.state));
+    try {
+      await poll(
+        async () => {
+          seen = await requester.getRun(run_id);
+          return reached(seen);
+        },
+        boundMs,
+        'state not reached',
+      );
+    } catch (error) {
+      const { events } = await requester.runEvents(run_id);
+      const history = events.map((event) => `${event.revision} ${event.from ?? '-'} → ${event.to} (${event.trigger}) ${event.actor}`).join('\n');
+      throw new Error(`${run_id} is ${seen?.state} ${JSON.stringify(seen?.stop_reason)}, wanted ${String(states)}\n${history}\nlogs: ${logs}`, { cause: error });
+    }
+    if (seen === undefined) throw new Error('unreachable: polled');
+    return seen;
+  };
+
+  return {
+    backend: options.backend,
+    apiUrl,
+    sandbox,
+    owner,
+    requester,
+    approver,
+    keys,
+    processes,
+    start,
+    async end(started, signal) {
+      started.child.kill(signal);
+      return await started.ended;
+    },
+    async seed(change = {}) {
+      const id = randomUUID().slice(0, 12);
+      const seeded = { request_id: `case_${id}`, order_id: `order_${id}`, payment_id: `pay_${id}` };
+      await admin('POST', '/admin/cases', { tenant_id: 'shop_north', amount_minor: 4200, currency: 'USD', ...seeded, ...change });
+      return seeded;
+    },
+    async request(seeded, change = {}) {
+      const created = await requester.createRun({
+        request_id: seeded.request_id,
+        input: { order_id: seeded.order_id, requested_amount_minor: 4200, currency: 'USD', reason: 'item arrived damaged' },
+        ...change,
+      });
+      return created.run_id as RunId;
+    },
+    until,
+    async approve(run_id) {
+      const { approval } = await until(run_id, ['awaiting_approval']);
+      if (approval === null) throw new Error('nothing to approve');
+      const { approval_id, approval_digest, action_digest, action_revision } = approval;
+      await approver.decide(run_id, { approval_id, approval_digest, action_digest, action_revision, decision: 'approve' });
+    },
+    ledger: async (payment_id) => ((await admin('GET', `/admin/ledger?payment_id=${payment_id}`)) as { entries: LedgerEntry[] }).entries,
+    effects: async (payment_id) => ((await admin('GET', `/admin/effects?payment_id=${payment_id}`)) as { effects: EffectView[] }).effects,
+    async fault(payment_id, fault) {
+      await admin('PUT', `/admin/faults/${payment_id}`, fault);
+    },
+    async stop() {
+      for (const started of processes) started.child.kill('SIGTERM');
+      await Promise.all(
+        processes.map((started) =>
+          Promise.race([started.ended, new Promise((resolve) => setTimeout(resolve, 10_000).unref())]).then(() => started.child.kill('SIGKILL')),
+        ),
+      );
+      await sandbox.close();
+      await owner.end({ timeout: 2 });
+      await database.drop();
+    },
+  };
+}
+
+/** Asks until the answer is yes, every 25 ms, for at most `boundMs`. */
+export async function poll(ask: () => Promise<boolean>, boundMs: number, otherwise: string): Promise<void> {
+  const until = Date.now() + boundMs;
+  for (;;) {
+    if (await ask().catch(() => false)) return;
+    if (Date.now() > until) throw new Error(`${otherwise} within ${boundMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
