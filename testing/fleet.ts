@@ -47,6 +47,8 @@ export interface Fleet {
   /** Waits until the run is in one of the states; fails with its history otherwise. */
   until(run_id: RunId, states: readonly State[] | ((run: RunView) => boolean), boundMs?: number): Promise<RunView>;
   approve(run_id: RunId): Promise<void>;
+  /** The same requests through another api process. */
+  through(api: ServiceProcess): Pick<Fleet, 'request' | 'approve'>;
   ledger(payment_id: string): Promise<LedgerEntry[]>;
   effects(payment_id: string): Promise<EffectView[]>;
   fault(payment_id: string, fault: unknown): Promise<void>;
@@ -54,7 +56,11 @@ export interface Fleet {
 }
 
 /** Brings up a whole fleet of real processes on one queue backend, with a database of its own. Needs `tsc -b` first. */
-export async function startFleet(options: { backend: FleetBackend; without?: readonly Service[]; redis?: string }): Promise<Fleet> {
+export async function startFleet(options: {
+  backend: FleetBackend;
+  without?: readonly Service[];
+  redis?: string;
+}): Promise<Fleet> {
   const database = await testDatabase({
     version: 18,
     name: 'fleet',
@@ -78,14 +84,20 @@ export async function startFleet(options: { backend: FleetBackend; without?: rea
     COUNTERSTAMP_SHOP_URL: sandbox.url,
     COUNTERSTAMP_PAYMENTS_URL: sandbox.url,
     COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk_sandbox',
-    ...(options.backend === 'redis' ? { REDIS_URL: options.redis ?? (await redisUrl()), COUNTERSTAMP_QUEUE_PREFIX: `t${randomUUID().slice(0, 8)}` } : {}),
+    ...(options.backend === 'redis'
+      ? { REDIS_URL: options.redis ?? (await redisUrl()), COUNTERSTAMP_QUEUE_PREFIX: `t${randomUUID().slice(0, 8)}` }
+      : {}),
   };
   const processes: ServiceProcess[] = [];
 
   const start: Fleet['start'] = async (service, env = {}) => {
     const log = join(logs, `${service}-${processes.length}.log`);
     const child = spawn(process.execPath, ['.cache/svc.mjs', service], {
-      env: { ...environment, ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}), ...env },
+      env: {
+        ...environment,
+        ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}),
+        ...env,
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const file = createWriteStream(log);
@@ -105,14 +117,21 @@ export async function startFleet(options: { backend: FleetBackend; without?: rea
       child.once('exit', (code) => reject(new Error(`${service} ended with ${code} before it was ready:\n${text}`)));
       setTimeout(() => reject(new Error(`${service} was not ready within 20 s:\n${text}`)), 20_000).unref();
     });
-    await poll(async () => (await fetch(`http://127.0.0.1:${started.port}/readyz`)).ok, 20_000, `${service} did not become ready`);
+    await poll(
+      async () => (await fetch(`http://127.0.0.1:${started.port}/readyz`)).ok,
+      20_000,
+      `${service} did not become ready`,
+    );
     return started;
   };
 
-  const wanted: Service[] = (['api', ...WORKERS] as const).filter((service) => options.without?.includes(service) !== true);
+  const wanted: Service[] = (['api', ...WORKERS] as const).filter(
+    (service) => options.without?.includes(service) !== true,
+  );
   await Promise.all(wanted.map((service) => start(service)));
   const apiUrl = `http://127.0.0.1:${processes.find((started) => started.service === 'api')?.port}`;
-  const keyOf = async (role: 'requester' | 'approver') => (await createApiKey(owner, testIds, { tenant_id: 'shop_north', name: role, role })).key;
+  const keyOf = async (role: 'requester' | 'approver') =>
+    (await createApiKey(owner, testIds, { tenant_id: 'shop_north', name: role, role })).key;
   const keys = { requester: await keyOf('requester'), approver: await keyOf('approver') };
   const client = (key: string) => createClient({ baseUrl: apiUrl, key, fetch });
   const requester = client(keys.requester);
@@ -141,12 +160,40 @@ export async function startFleet(options: { backend: FleetBackend; without?: rea
       );
     } catch (error) {
       const { events } = await requester.runEvents(run_id);
-      const history = events.map((event) => `${event.revision} ${event.from ?? '-'} → ${event.to} (${event.trigger}) ${event.actor}`).join('\n');
-      throw new Error(`${run_id} is ${seen?.state} ${JSON.stringify(seen?.stop_reason)}, wanted ${String(states)}\n${history}\nlogs: ${logs}`, { cause: error });
+      const history = events
+        .map((event) => `${event.revision} ${event.from ?? '-'} → ${event.to} (${event.trigger}) ${event.actor}`)
+        .join('\n');
+      throw new Error(
+        `${run_id} is ${seen?.state} ${JSON.stringify(seen?.stop_reason)}, wanted ${String(states)}\n${history}\nlogs: ${logs}`,
+        { cause: error },
+      );
     }
     if (seen === undefined) throw new Error('unreachable: polled');
     return seen;
   };
+
+  const through = (baseUrl: string): Pick<Fleet, 'request' | 'approve'> => ({
+    async request(seeded, change = {}) {
+      const created = await createClient({ baseUrl, key: keys.requester, fetch }).createRun({
+        request_id: seeded.request_id,
+        input: {
+          order_id: seeded.order_id,
+          requested_amount_minor: 4200,
+          currency: 'USD',
+          reason: 'item arrived damaged',
+        },
+        ...change,
+      });
+      return created.run_id;
+    },
+    async approve(run_id) {
+      const { approval } = await until(run_id, ['awaiting_approval']);
+      if (approval === null) throw new Error('nothing to approve');
+      const { approval_id, approval_digest, action_digest, action_revision } = approval;
+      const body = { approval_id, approval_digest, action_digest, action_revision, decision: 'approve' as const };
+      await createClient({ baseUrl, key: keys.approver, fetch }).decide(run_id, body);
+    },
+  });
 
   return {
     backend: options.backend,
@@ -164,27 +211,17 @@ export async function startFleet(options: { backend: FleetBackend; without?: rea
     },
     async seed(change = {}) {
       const id = randomUUID().slice(0, 12);
-      const seeded = { request_id: `case_${id}`, order_id: `order_${id}`, payment_id: `pay_${id}` };
-      await admin('POST', '/admin/cases', { tenant_id: 'shop_north', amount_minor: 4200, currency: 'USD', ...seeded, ...change });
+      const seeded = { request_id: `case_${id}`, order_id: `order_${id}`, payment_id: `pay_${id}`, ...change };
+      await admin('POST', '/admin/cases', { tenant_id: 'shop_north', amount_minor: 4200, currency: 'USD', ...seeded });
       return seeded;
     },
-    async request(seeded, change = {}) {
-      const created = await requester.createRun({
-        request_id: seeded.request_id,
-        input: { order_id: seeded.order_id, requested_amount_minor: 4200, currency: 'USD', reason: 'item arrived damaged' },
-        ...change,
-      });
-      return created.run_id as RunId;
-    },
+    ...through(apiUrl),
+    through: (api) => through(`http://127.0.0.1:${api.port}`),
     until,
-    async approve(run_id) {
-      const { approval } = await until(run_id, ['awaiting_approval']);
-      if (approval === null) throw new Error('nothing to approve');
-      const { approval_id, approval_digest, action_digest, action_revision } = approval;
-      await approver.decide(run_id, { approval_id, approval_digest, action_digest, action_revision, decision: 'approve' });
-    },
-    ledger: async (payment_id) => ((await admin('GET', `/admin/ledger?payment_id=${payment_id}`)) as { entries: LedgerEntry[] }).entries,
-    effects: async (payment_id) => ((await admin('GET', `/admin/effects?payment_id=${payment_id}`)) as { effects: EffectView[] }).effects,
+    ledger: async (payment_id) =>
+      ((await admin('GET', `/admin/ledger?payment_id=${payment_id}`)) as { entries: LedgerEntry[] }).entries,
+    effects: async (payment_id) =>
+      ((await admin('GET', `/admin/effects?payment_id=${payment_id}`)) as { effects: EffectView[] }).effects,
     async fault(payment_id, fault) {
       await admin('PUT', `/admin/faults/${payment_id}`, fault);
     },
@@ -192,7 +229,9 @@ export async function startFleet(options: { backend: FleetBackend; without?: rea
       for (const started of processes) started.child.kill('SIGTERM');
       await Promise.all(
         processes.map((started) =>
-          Promise.race([started.ended, new Promise((resolve) => setTimeout(resolve, 10_000).unref())]).then(() => started.child.kill('SIGKILL')),
+          Promise.race([started.ended, new Promise((resolve) => setTimeout(resolve, 10_000).unref())]).then(() =>
+            started.child.kill('SIGKILL'),
+          ),
         ),
       );
       await sandbox.close();

@@ -1,13 +1,15 @@
-import type {
-  Attempt,
-  Digest,
-  DisplayField,
-  HttpReply,
-  HttpRequest,
-  JsonObject,
-  OneShot,
-  SendResult,
+import {
+  type Attempt,
+  type Digest,
+  type DisplayField,
+  ExternalId,
+  type HttpReply,
+  type HttpRequest,
+  type JsonObject,
+  type OneShot,
+  type SendResult,
 } from '@counterstamp/manifest-core';
+import { z } from 'zod';
 
 /** What the target promises about repeated sends. After the retention the same key executes AGAIN. */
 export type IdempotencyContract =
@@ -68,6 +70,7 @@ export type Effect = {
   currency: string;
   destination: string;
   status: string;
+  reason: string | null;
   settlement: Settlement;
   /** Our tag, when the record carries one. */
   run_id: string | null;
@@ -130,6 +133,19 @@ export interface Connector {
   execute(prepared: Prepared, transport: OneShot): Promise<Outcome>;
   /** Own read-only credential. Never takes a lookalike for ours. */
   observe(action: JsonObject, bind: { run_id: string; attempts: readonly Attempt[] }): Promise<Observation>;
+}
+
+/** A word of an external system that ends in a record, a log and before people's eyes: short and printable ASCII, or it is not understood. */
+export const Word = z.string().regex(/^[\x20-\x7e]{1,128}$/);
+
+/** An id as one segment of a path: it can neither leave its place nor name another resource. */
+export function segment(value: unknown): string {
+  return encodeURIComponent(ExternalId.parse(value));
+}
+
+/** Whether the system itself says that there is no such record. A gateway's 404, or that of a wrong base URL, says nothing about one. */
+export function saysMissing(reply: HttpReply, code: string): boolean {
+  return reply.status === 404 && z.looseObject({ code: z.literal(code) }).safeParse(jsonOf(reply)).success;
 }
 
 /** Text of a reply, or undefined when it is not UTF-8 JSON. */

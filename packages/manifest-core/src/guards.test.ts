@@ -1,122 +1,20 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { canonicalJson } from './canonical-json.ts';
-import { digestOf } from './digest.ts';
+import { asked as askedFor, at, decided, manifest, START_MS } from '../../../testing/manifest-builder.ts';
 import { EXPIRY_MARGIN_MS } from './durations.ts';
 import { cyclesRemain, dispatchGuards, mayDispatch } from './guards.ts';
-import type { Digest, Revision, RunId } from './ids.ts';
+import type { Revision } from './ids.ts';
 import type { Approval, Manifest } from './manifest.ts';
 import { isStop } from './states.ts';
 import { TRANSITIONS, type Trigger, transitionRule } from './transitions.ts';
 
 const EPSILON_MS = 200;
-const START_MS = Date.parse('2026-09-30T14:00:00.000Z');
-const at = (ms: number) => new Date(ms).toISOString();
 const durations = { epsilon_ms: EPSILON_MS };
 
-function manifest(change: Partial<Manifest> = {}): Manifest {
-  return {
-    run_id: 'run_00000000-0000-7000-8000-000000000001' as RunId,
-    tenant_id: 'shop_north',
-    request_id: 'case_2841',
-    generation: 1,
-    supersedes: null,
-    workflow: 'refund',
-    workflow_version: 1,
-    connector: 'sandbox-payments',
-    connector_version: '1',
-    proposer: 'rules',
-    requested_by: 'prn_agent',
-    created_at: at(START_MS),
-    state: 'proposed',
-    state_since: at(START_MS),
-    committed_at: at(START_MS),
-    revision: 5 as Revision,
-    action_revision: null,
-    counters: {
-      read_failures: 0,
-      proposal_cycles: 0,
-      verification_waits: 0,
-      look_ups: 0,
-      attempts: 0,
-      not_sent_retries: 0,
-    },
-    evidence_round: 1,
-    evidence_complete: true,
-    decisions_sufficient: false,
-    retry_allowed: false,
-    approval_life_ms: null,
-    deadlines: { run: at(START_MS + 86_400_000), approval: null },
-    wake_at: at(START_MS + 3_000),
-    parked_reason: null,
-    stop_reason: null,
-    resource_key: null,
-    in_flight_key: null,
-    chain_head: `sha256:${'0'.repeat(64)}` as Digest,
-    trace_context: null,
-    input: {},
-    allowed_operations: ['refund_order'],
-    context: [],
-    evidence: [],
-    proposals: [],
-    action: null,
-    approval: null,
-    attempts: [],
-    observations: [],
-    outcome: null,
-    ...change,
-  };
-}
-
-/** A run whose action of `amount` awaits approval from `nowMs` on. */
+/** A run whose refund of `amount` awaits approval from `nowMs` on. */
 function asked(run: Manifest, amount: number, nowMs: number, lifeMs: number, approvals_required: number): Manifest {
   const fields = { operation: 'refund_order', amount_minor: amount };
-  const canonical = canonicalJson(fields);
-  const digest = digestOf('cs.action.v1', canonical);
-  const action_revision = (run.revision + 1) as Revision;
-  const approval: Approval = {
-    approval_id: `apr_${action_revision}`,
-    approval_digest: digestOf('cs.approval.v1', canonical),
-    canonical: '{}',
-    action_digest: digest,
-    action_revision,
-    approvals_required,
-    policy: 'refund',
-    policy_version: 1,
-    policy_rule: 'one_person',
-    display: [],
-    expires_at: at(nowMs + lifeMs),
-    decisions: [],
-  };
-  return {
-    ...run,
-    state: 'awaiting_approval',
-    revision: action_revision,
-    action_revision,
-    action: { canonical, digest, fields },
-    approval,
-  };
-}
-
-function decided(run: Manifest, principal_id: string, decision: 'approve' | 'reject' = 'approve'): Manifest {
-  if (run.approval === null) throw new Error('nothing asked');
-  const { action_digest, action_revision, decisions } = run.approval;
-  const vote = {
-    decision_id: `dec_${run.revision}`,
-    revision: run.revision,
-    decision,
-    principal_id,
-    method: 'dev_key' as const,
-    action_digest,
-    action_revision,
-    decided_at: at(START_MS),
-    reason: null,
-  };
-  return {
-    ...run,
-    revision: (run.revision + 1) as Revision,
-    approval: { ...run.approval, decisions: [...decisions, vote] },
-  };
+  return askedFor(run, fields, { nowMs, lifeMs, approvals_required });
 }
 
 describe('a dispatch is refused', () => {

@@ -173,9 +173,10 @@ export function epochMs(instant: string): number {
   return ms;
 }
 
-/** The newest proposal that was not refused; the one that the propose stage works on. */
+/** The newest proposal, unless it was refused: what the propose stage works on. An older one was superseded and never comes back. */
 export function pendingProposal(manifest: Manifest): Proposal | undefined {
-  return manifest.proposals.findLast((proposal) => proposal.refusal === null);
+  const newest = manifest.proposals.at(-1);
+  return newest?.refusal === null ? newest : undefined;
 }
 
 /** The evidence of the current round: what the current action was or will be checked against. */

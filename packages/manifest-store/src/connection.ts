@@ -7,9 +7,17 @@ export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
 }
 
-/** SQLSTATE classes and driver codes after which nothing is known about the statement that was under way. */
+/** The caller may not do this: a principal disabled since its key was checked, or a login that is not the service it claims to be. */
+export class NotPermitted extends Error {
+  override readonly name = 'NotPermitted';
+}
+
+/**
+ * SQLSTATEs and driver codes after which the statement may simply be tried again later: connection lost, resources short, the server going
+ * down, a lock not had in time (55P03), a deadlock (40P01), a serialization failure (40001).
+ */
 const UNAVAILABLE =
-  /^(08|57|53|58|XX)|^(CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
+  /^(?:08|57|53|58|XX)|^(?:55P03|40P01|40001)$|^(?:CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
 
 /**
  * Opens a pool. Statements run as prepared ones: one round trip each.
@@ -33,6 +41,7 @@ export async function answered<T>(query: PromiseLike<T>): Promise<T> {
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : '';
     if (UNAVAILABLE.test(code)) throw new StoreUnavailable(`the database does not answer (${code})`, { cause: error });
+    if (code === 'CS005') throw new NotPermitted('the caller may not do this', { cause: error });
     throw error;
   }
 }

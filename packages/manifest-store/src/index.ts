@@ -12,7 +12,7 @@ export {
   type StoredDecision,
 } from './api-store.ts';
 export { type CensusRow, census } from './census.ts';
-export { connect, type Sql, StoreUnavailable } from './connection.ts';
+export { connect, NotPermitted, type Sql, StoreUnavailable } from './connection.ts';
 export { type HistoryReport, verifyHistory } from './history.ts';
 export { createApiKey, parseApiKey } from './keys.ts';
 export { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts';

@@ -43,6 +43,9 @@ export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
 /** Pure helpers that reads use. */
 const HELPERS = ['clock', 'iso', 'microseconds', 'caller_service'];
 
+/** What a service's role may never do. */
+const PLAIN = 'nosuperuser nocreatedb nocreaterole noinherit';
+
 /** Key material is the owner's and `authenticate`'s alone. */
 const UNREADABLE = ['api_key', 'service_login'];
 
@@ -55,8 +58,10 @@ export function roleStatements(prefix: string, database: string, passwordOf: (ro
     const role = roleName(prefix, service);
     const password = passwordOf(role).replaceAll("'", "''");
     return [
-      `do $$ begin create role ${role} login; exception when duplicate_object then null; end $$`,
-      `alter role ${role} login nosuperuser nocreatedb nocreaterole noinherit password '${password}'`,
+      `do $$ begin create role ${role} login ${PLAIN}; exception when duplicate_object then null; end $$`,
+      // Only a superuser may even name these attributes of a role that exists, and an owner with CREATEROLE is enough for the rest.
+      `do $$ begin if exists (select from pg_roles where rolname = '${role}' and (rolsuper or rolcreatedb or rolcreaterole or rolinherit)) then alter role ${role} ${PLAIN}; end if; end $$`,
+      `alter role ${role} login password '${password}'`,
       `alter role ${role} set default_transaction_isolation = 'read committed'`,
       `alter role ${role} set synchronous_commit = on`,
       `alter role ${role} set statement_timeout = '10s'`,

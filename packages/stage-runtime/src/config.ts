@@ -44,12 +44,12 @@ const url = (...protocols: string[]) =>
       (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol),
       `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(' or ')}`,
     );
-const wholeNumber = (max: number) =>
+const wholeNumber = (max: number, min = 0) =>
   z
     .string()
     .regex(/^\d{1,10}$/, 'must be a whole number')
     .transform(Number)
-    .refine((value) => value <= max, `must be at most ${max}`);
+    .refine((value) => value >= min && value <= max, `must be between ${min} and ${max}`);
 const flag = z.enum(['0', '1'], 'must be 0 or 1').transform((value) => value === '1');
 
 /** The shapes that environment variables take; for the services' own `config.ts`. */
@@ -74,7 +74,7 @@ const Common = z.object({
   COUNTERSTAMP_FAILPOINTS: z.string().default(''),
   COUNTERSTAMP_HTTP_HOST: z.string().min(1).default('127.0.0.1'),
   COUNTERSTAMP_HTTP_PORT: wholeNumber(65_535).optional(),
-  COUNTERSTAMP_CONCURRENCY: wholeNumber(1_000).optional(),
+  COUNTERSTAMP_CONCURRENCY: wholeNumber(1_000, 1).optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS).default('info'),
 });
 
@@ -133,6 +133,7 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
   };
 }
 
+/** What a schema makes of the environment. Variables with a fault are reported and then left out, so that the rest can be judged too. */
 function collect<T>(schema: z.ZodType<T>, env: Record<string, string | undefined>, faults: string[]): T | undefined {
   const result = schema.safeParse(env);
   if (result.success) return result.data;
@@ -141,7 +142,8 @@ function collect<T>(schema: z.ZodType<T>, env: Record<string, string | undefined
       (issue) => `${issue.path.join('.')}: ${issue.code === 'invalid_type' ? 'is required' : issue.message}`,
     ),
   );
-  return undefined;
+  const faulty = new Set(result.error.issues.map((issue) => issue.path[0]));
+  return schema.safeParse(Object.fromEntries(Object.entries(env).filter(([name]) => !faulty.has(name)))).data;
 }
 
 function databaseUrl(
@@ -160,6 +162,8 @@ function databaseUrl(
   if (common.DATABASE_URL !== undefined && common.COUNTERSTAMP_SECRET !== undefined) {
     return serviceUrl(common.DATABASE_URL, service, common.COUNTERSTAMP_SECRET, common.COUNTERSTAMP_ROLE_PREFIX);
   }
+  // Given, but with a fault that is reported already.
+  if (env.DATABASE_URL !== undefined && env.COUNTERSTAMP_SECRET !== undefined) return undefined;
   faults.push(
     `${name}: is required (or DATABASE_URL together with COUNTERSTAMP_SECRET, from which the service's own login is derived)`,
   );

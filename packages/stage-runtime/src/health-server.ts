@@ -32,7 +32,7 @@ export function healthRoutes(deps: { readiness: () => Promise<Readiness>; metric
 export function listen(fetch: Hono['fetch'], address: { host: string; port: number }): Promise<HealthServer> {
   return new Promise((resolve, reject) => {
     const server: ServerType = serve(
-      { fetch, hostname: address.host, port: address.port, overrideGlobalObjects: false },
+      { fetch, hostname: address.host, port: address.port, overrideGlobalObjects: false, serverOptions: { headersTimeout: 10_000, requestTimeout: 30_000 } },
       (info) => {
         resolve({
           port: info.port,

@@ -7,6 +7,12 @@ import { startBeating } from './heartbeat.ts';
 import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
 import { createStageLoop, type Judge } from './stage-loop.ts';
 
+/**
+ * A killed worker's job swallows new hints of the same run until its lock runs out; within the stage lease, so that the sweeper's first
+ * hint after it is taken. No longer than this, in milliseconds, and never below a second of event-loop pause.
+ */
+const LOCK_MAX_MS = 10_000;
+
 /** A worker process: its stages' judges around the one loop, its consumers, its health. */
 export interface StageService {
   store: Store;
@@ -48,7 +54,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
           log.error({ err: error, run_id: hint.run_id, revision: hint.revision, stage }, message);
         }
       },
-      { concurrency: config.concurrency },
+      { concurrency: config.concurrency, lockMs: Math.min(LOCK_MAX_MS, config.durations.stage_lease_ms - 1_000) },
     ),
   );
 

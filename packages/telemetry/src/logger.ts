@@ -1,4 +1,4 @@
-import { type DestinationStream, type Logger, pino } from 'pino';
+import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino';
 
 export type { Logger };
 
@@ -13,7 +13,7 @@ export function createLogger(
   const settings = {
     level: options.level,
     base: { service: options.service, instance_id: options.instance_id },
-    timestamp: () => `,"at":"${new Date().toISOString()}"`,
+    timestamp: stdTimeFunctions.isoTime,
     messageKey: 'message',
     formatters: { level: (label: string) => ({ level: label }) },
     redact: {

@@ -1,6 +1,6 @@
 import { KEY_SCHEME, OPENAPI_PATH, ROUTES } from '@counterstamp/api-contract';
 import { ERRORS, RunId } from '@counterstamp/manifest-core';
-import { type Principal, StoreUnavailable } from '@counterstamp/manifest-store';
+import { NotPermitted, type Principal, StoreUnavailable } from '@counterstamp/manifest-store';
 import { OpenAPIHono, type RouteConfig } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { type Action, authenticate, may } from './authentication.ts';
@@ -60,6 +60,8 @@ export function createApp(deps: ApiDeps): Api {
       deps.log.warn({ err: error, route: c.get('route') }, 'the database does not answer');
       return problemResponse(refused('store_unavailable'));
     }
+    // Disabled between the check of its key and the commit.
+    if (error instanceof NotPermitted) return problemResponse(refused('unauthenticated'));
     const trace_id = traceparentOf(c.req.raw)?.split('-')[1] ?? deps.ids.uuid().replaceAll('-', '');
     deps.log.error({ err: error, trace_id, route: c.get('route'), method: c.req.method }, 'a request failed');
     return problemResponse(refused('internal_error', '', { trace_id }));

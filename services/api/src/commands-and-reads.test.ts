@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import type { RunId } from '@counterstamp/manifest-core';
 import { verifyChain } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -66,6 +68,35 @@ describe('creating a run', () => {
       next: null,
     });
     expect(run.guards[0]).toEqual({ guard: 'state', pass: false, detail: 'the run is queued' });
+  });
+
+  test('and deciding pass their failpoints after the commit and before the hint', async () => {
+    const seen: string[] = [];
+    const watched = await fixture.start({
+      failpoint: {
+        reach: async (name, run_id) => {
+          const loaded = run_id === undefined ? undefined : await fixture.store.stores.preflight.load(run_id);
+          seen.push(`${name} at revision ${loaded?.manifest.revision}`);
+        },
+        reachSync: () => undefined,
+      },
+      queue: {
+        hint: async (stage) => {
+          seen.push(stage);
+        },
+      },
+    });
+    await watched.client(requester).createRun(createBody() as never);
+    await watched.api.drain();
+    const run_id = await awaiting();
+    const { revision } = await watched.client(approver).decide(run_id, await shown(run_id));
+    await watched.api.drain();
+    expect(seen).toEqual([
+      'create.committed.before-hint at revision 1',
+      'preflight',
+      `decision.committed.before-hint at revision ${revision}`,
+      'execute',
+    ]);
   });
 
   test('answers 200 with the same run when the same JSON comes again in another spelling', async () => {
@@ -302,6 +333,17 @@ describe('deciding', () => {
     expect((await api.client(approver).getRun(run_id)).approval?.decisions).toEqual([]);
   });
 
+  test('where two people are asked hints nobody before the second has approved', async () => {
+    const { run_id } = await fixture.store.toAwaitingApproval({}, { approvals: 2 });
+    const second = (await fixture.store.principal('approver', 'second approver')).key;
+    const one = await api.client(approver).decide(run_id, await shown(run_id));
+    const two = await api.client(second).decide(run_id, await shown(run_id));
+    expect([one.decisions.length, two.decisions.length]).toEqual([1, 2]);
+    await api.api.drain();
+    const hinted = api.hints.filter((hint) => hint.run_id === run_id);
+    expect(hinted).toEqual([{ stage: 'execute', run_id, revision: two.revision }]);
+  });
+
   test('on a run that waits for nothing is refused', async () => {
     const run_id = await awaiting();
     const body = await shown(run_id);
@@ -476,6 +518,26 @@ describe('the door itself', () => {
       const response = await fetch(`${api.url}${path}`, { method: 'HEAD' });
       expect([response.status, await response.text()]).toEqual([status, '']);
     }
+  });
+
+  test.each([
+    'TRACE /v1/runs HTTP/1.1\r\nHost: x',
+    'GET http://elsewhere.test/v1/runs HTTP/1.1\r\nHost: x',
+    'GET /healthz HTTP/1.1\r\nHost: a b<>',
+    'OPTIONS * HTTP/1.1\r\nHost: x',
+    'GET /v1\\\\runs HTTP/1.1\r\nHost: x',
+    'GET /v1/../../etc HTTP/1.1\r\nHost: x',
+    'NOSUCH /v1/runs HTTP/1.1\r\nHost: x',
+    'GET /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 5',
+    'POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999',
+    'POST /v1/runs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3',
+  ])('answers the odd request %j with 4xx', async (request) => {
+    const { hostname, port } = new URL(api.url);
+    const socket = connect(Number(port), hostname);
+    socket.write(`${request}\r\nConnection: close\r\n\r\n`);
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    socket.destroy();
+    expect(answer.toString()).toMatch(/^HTTP\/1\.1 4\d\d /);
   });
 
   test('labels what it observes from a closed set, whatever is asked for', async () => {

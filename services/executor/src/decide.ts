@@ -65,6 +65,13 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
       'policy_denied',
       `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
     );
+  // The approval binds the connector's contract: another version may put other bytes on the wire for the same action.
+  const { contract } = workflow.connector;
+  if (contract.name !== manifest.connector || contract.version !== manifest.connector_version)
+    return refuse(
+      'policy_denied',
+      `Connector ${manifest.connector} version ${manifest.connector_version} is not installed.`,
+    );
 
   const failed = dispatchGuards(manifest, nowMs, durations).filter((guard) => !guard.pass);
   const names = new Set(failed.map((guard) => guard.guard));

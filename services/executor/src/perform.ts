@@ -92,7 +92,11 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
     const leftMs = () => dispatched.budget_ms - elapsedMs();
     const transport = oneSend(connection, prepared, leftMs, durations.epsilon_ms, failpoint);
     // Up to the write inside `execute` everything is synchronous; what follows waits for the answer.
-    const answer = workflow.connector.execute(prepared, transport);
+    const answer = workflow.connector.execute(prepared, transport).catch((error: unknown): Outcome => {
+      // A connector that throws after the send has told us nothing about the effect.
+      log.error({ err: error, attempt_id }, 'the connector failed; the outcome is uncertain');
+      return { class: 'uncertain', reason: 'connector_failed' };
+    });
     const committed = { from: manifest.state, to: 'executing', trigger: 'dispatched' } as const;
     metrics.transition(committed);
     log.info(
@@ -100,11 +104,7 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
       'dispatched',
     );
     await failpoint.reach('dispatch.written.before-response', run_id);
-    const outcome: Outcome = await answer.catch((error: unknown) => {
-      // A connector that throws after the send has told us nothing about the effect.
-      log.error({ err: error, attempt_id }, 'the connector failed; the outcome is uncertain');
-      return { class: 'uncertain', reason: 'connector_failed' };
-    });
+    const outcome = await answer;
     metrics.send(outcome.class);
     await failpoint.reach('dispatch.response.before-outcome', run_id);
     log.info(

@@ -41,6 +41,14 @@ export function decideDeadline(run: LoadedRun): StageDecision | undefined {
   };
 }
 
+/** Every operation of the workflow is needed on the way to a verified effect: one that the run may not use stops it before anything is read. */
+export function decideOperations(run: Manifest, workflow: Workflow): StageDecision | undefined {
+  const missing = Object.keys(workflow.operations).filter((operation) => !run.allowed_operations.includes(operation));
+  return missing.length === 0
+    ? undefined
+    : stop('operation_unavailable', `Not among the run's allowed operations: ${missing.join(', ')}.`);
+}
+
 /** A read that failed is counted and repeated after a back-off; at the limit the run stops. */
 function decideReadFailure(
   run: Manifest,

@@ -8,7 +8,15 @@ import {
 } from '@counterstamp/manifest-core';
 import type { Judge } from '@counterstamp/stage-runtime';
 import { type Systems, workflowOf } from '@counterstamp/workflows';
-import { decideAction, decideDeadline, decideEvidence, decideProposal, decideScope, stop } from './decide.ts';
+import {
+  decideAction,
+  decideDeadline,
+  decideEvidence,
+  decideOperations,
+  decideProposal,
+  decideScope,
+  stop,
+} from './decide.ts';
 import { evidenceDrafts, gatherEvidence, gatherScope, rulesProposal } from './facts.ts';
 
 export interface PreflightDeps {
@@ -39,6 +47,8 @@ export function preflightStages({
       );
     if (manifest.state === 'queued')
       return { kind: 'commit', on: 'request_loaded', facts: {}, wake_in_ms: durations.stage_lease_ms };
+    const unavailable = decideOperations(manifest, workflow);
+    if (unavailable !== undefined) return unavailable;
     const gathered = await gatherScope(manifest, workflow, systems);
     return decideScope(manifest, gathered, (records) => workflow.checkScope(manifest, records), terms);
   };

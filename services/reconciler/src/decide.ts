@@ -38,6 +38,10 @@ export function decideLook(run: LoadedRun, observation: Observation, terms: Term
       switch (observation.match) {
         case 'exact': {
           const { effect } = observation;
+          const settled = effect.settlement === 'final' || effect.settlement === 'failed';
+          // Sent back to a verifier that has no wait left, the run would turn in a circle: from here on the looks count (rules 16 and 24).
+          if (!settled && verifierGaveUp(run, terms))
+            return look(run, `its status is ${effect.status}`, nextLookMs(manifest, terms), terms);
           return {
             kind: 'commit',
             on: 'effect_found',
@@ -82,6 +86,14 @@ function absenceSettlesAtMs(manifest: Manifest, { durations, visibilityMs }: Ter
     .filter((attempt) => attempt.status !== 'not_sent')
     .map((attempt) => epochMs(attempt.call_deadline) + 1);
   return Math.max(...deadlines) + settleMs(durations, visibilityMs);
+}
+
+/** Whether the verifier would send the run straight back here while its effect is not settled. */
+function verifierGaveUp({ manifest, nowMs }: LoadedRun, { limits }: Terms): boolean {
+  return (
+    nowMs >= epochMs(manifest.deadlines.run) ||
+    manifest.counters.verification_waits + 1 >= limits.verification_waits_max
+  );
 }
 
 function nextLookMs(manifest: Manifest, { durations }: Terms): number {

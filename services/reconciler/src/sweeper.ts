@@ -1,11 +1,13 @@
 import {
   type Clock,
+  type DueRun,
   type Durations,
   type Failpoint,
   type Queue,
   type Store,
   stageOf,
 } from '@counterstamp/manifest-core';
+import { StoreUnavailable } from '@counterstamp/manifest-store';
 import type { Logger, Metrics } from '@counterstamp/telemetry';
 import { decideOverdue } from './decide.ts';
 
@@ -43,38 +45,55 @@ export async function sweep(deps: SweeperDeps, signal: AbortSignal): Promise<voi
 }
 
 /** One sweep. @returns how many runs were due. */
-export async function sweepOnce({ store, queue, failpoint, durations, log, metrics }: SweeperDeps): Promise<number> {
+export async function sweepOnce(deps: SweeperDeps): Promise<number> {
+  const { store, durations, log } = deps;
   const { rehint_min_ms, rehint_max_ms, sweep_grace_ms } = durations;
   const due = await store.claimDue({ limit: CLAIM_MAX, rehint_min_ms, rehint_max_ms, sweep_grace_ms });
   const hints: Promise<void>[] = [];
   for (const item of due) {
-    let { row } = item;
-    const commit = decideOverdue(item, durations);
-    if (commit !== undefined) {
-      await failpoint.reach('sweep.selected.before-commit', row.run_id);
-      const outcome = await store.commitStage(commit);
-      // Somebody committed between claim and commit: that commit set a new wake-up.
-      if (outcome.kind === 'stale_revision') continue;
-      metrics.transition({ from: commit.from, to: commit.to, trigger: commit.on });
-      log.info(
-        {
-          run_id: row.run_id,
-          revision: outcome.row.revision,
-          from: commit.from,
-          to: commit.to,
-          trigger: commit.on,
-          code: commit.facts.stop_reason?.code,
-        },
-        'committed',
-      );
-      row = outcome.row;
+    try {
+      const hint = await carryOn(item, deps);
+      if (hint !== undefined) hints.push(hint.sent);
+    } catch (error) {
+      // The database is away: the others would fail as well, and all of them are due again soon.
+      if (error instanceof StoreUnavailable) throw error;
+      // One run that cannot be carried on must not hold up those behind it.
+      log.error({ err: error, run_id: item.row.run_id }, 'a due run was not carried on; a later sweep tries again');
     }
-    const stage = stageOf(row);
-    if (stage === null) continue;
-    await failpoint.reach('sweep.wake-moved.before-hint', row.run_id);
-    hints.push(queue.hint(stage, { run_id: row.run_id, revision: row.revision }));
   }
   await Promise.all(hints);
   if (due.length > 0) log.debug({ due: due.length }, 'swept');
   return due.length;
+}
+
+/** Commits what is overdue about a run, and hints its stage. `undefined`: nothing is to be hinted. */
+async function carryOn(
+  item: DueRun,
+  { store, queue, failpoint, durations, log, metrics }: SweeperDeps,
+): Promise<{ sent: Promise<void> } | undefined> {
+  let { row } = item;
+  const commit = decideOverdue(item, durations);
+  if (commit !== undefined) {
+    await failpoint.reach('sweep.selected.before-commit', row.run_id);
+    const outcome = await store.commitStage(commit);
+    // Somebody committed between claim and commit: that commit set a new wake-up.
+    if (outcome.kind === 'stale_revision') return undefined;
+    metrics.transition({ from: commit.from, to: commit.to, trigger: commit.on });
+    log.info(
+      {
+        run_id: row.run_id,
+        revision: outcome.row.revision,
+        from: commit.from,
+        to: commit.to,
+        trigger: commit.on,
+        code: commit.facts.stop_reason?.code,
+      },
+      'committed',
+    );
+    row = outcome.row;
+  }
+  const stage = stageOf(row);
+  if (stage === null) return undefined;
+  await failpoint.reach('sweep.wake-moved.before-hint', row.run_id);
+  return { sent: queue.hint(stage, { run_id: row.run_id, revision: row.revision }) };
 }

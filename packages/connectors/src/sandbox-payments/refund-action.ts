@@ -1,5 +1,6 @@
 import {
   CurrencyCode,
+  canonicalJson,
   type DisplayField,
   ExternalId,
   formatMoney,
@@ -44,6 +45,6 @@ export function displayRefund(action: RefundAction): DisplayField[] {
   ];
   const metadata: JsonObject = action.metadata;
   if (Object.keys(metadata).length > 0)
-    lines.push({ field: 'metadata', label: 'Sent along (free-form)', value: JSON.stringify(metadata) });
+    lines.push({ field: 'metadata', label: 'Sent along (free-form)', value: canonicalJson(metadata) });
   return lines;
 }

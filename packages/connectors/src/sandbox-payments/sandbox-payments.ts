@@ -1,4 +1,11 @@
-import { type Attempt, canonicalJson, type HttpReply, type OneShot, type ReadHttp } from '@counterstamp/manifest-core';
+import {
+  type Attempt,
+  canonicalJson,
+  ExternalId,
+  type HttpReply,
+  type OneShot,
+  type ReadHttp,
+} from '@counterstamp/manifest-core';
 import { z } from 'zod';
 import {
   type Connector,
@@ -10,6 +17,9 @@ import {
   type Prepared,
   type ReadOutcome,
   type Settlement,
+  saysMissing,
+  segment,
+  Word,
   withoutReply,
 } from '../port.ts';
 import { SANDBOX_PAYMENTS_CONTRACT } from './contract.ts';
@@ -17,24 +27,26 @@ import { displayRefund, RefundAction } from './refund-action.ts';
 
 /** A payment as the provider sees it; amounts in ISO minor units. */
 export const PaymentFacts = z.object({
-  payment_id: z.string(),
+  payment_id: ExternalId,
   captured_amount_minor: z.int(),
   refundable_amount_minor: z.int(),
-  currency: z.string(),
+  currency: Word,
   disputed: z.boolean(),
 });
 export type PaymentFacts = z.infer<typeof PaymentFacts>;
 
 const RefundRecord = z.object({
-  refund_id: z.string(),
-  payment_id: z.string(),
+  refund_id: Word,
+  payment_id: Word,
   amount: z.int(),
-  currency: z.string(),
-  status: z.string(),
+  currency: Word,
+  status: Word,
+  // Free text where the refund is somebody else's.
+  reason: Word.nullable().catch(null),
   metadata: z.record(z.string(), z.unknown()),
 });
 const RefundPage = z.object({ refunds: z.array(RefundRecord), has_more: z.boolean() });
-const Problem = z.object({ code: z.string() });
+const Problem = z.object({ code: Word });
 
 /**
  * Refusals that the provider documents as having had no effect. Whatever is not listed is uncertain, conflicts about the key included.
@@ -76,11 +88,11 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
     contract: SANDBOX_PAYMENTS_CONTRACT,
     reads: {
       async read_payment(args): Promise<ReadOutcome> {
-        const path = `/payments/payments/${encodeURIComponent(String(args.payment_id))}`;
+        const path = `/payments/payments/${segment(args.payment_id)}`;
         const reply = await options.http.get(`${options.url}${path}`, reading);
         const source_ref = `sandbox-payments:${path}`;
         if (reply.kind === 'unreachable') return { kind: 'failed', reason: reply.reason };
-        if (reply.status === 404) return { kind: 'missing', source_ref };
+        if (saysMissing(reply, 'payment_not_found')) return { kind: 'missing', source_ref };
         if (reply.status !== 200) return { kind: 'failed', reason: `status_${reply.status}` };
         const body = jsonOf(reply);
         const facts = PaymentFacts.safeParse(body);
@@ -145,10 +157,12 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
         );
         if (reply.kind === 'unreachable') return { kind: 'unknown', reason: reply.reason };
         const parsed = RefundPage.safeParse(jsonOf(reply));
-        if (reply.status !== 200 || !parsed.success) return { kind: 'unknown', reason: `status_${reply.status}` };
+        if (reply.status !== 200) return { kind: 'unknown', reason: `status_${reply.status}` };
+        if (!parsed.success) return { kind: 'unknown', reason: 'unrecognised_body' };
         effects.push(...parsed.data.refunds.map(effectOf));
         const last = parsed.data.refunds.at(-1);
-        if (!parsed.data.has_more || last === undefined) break;
+        if (!parsed.data.has_more) break;
+        if (last === undefined) return { kind: 'unknown', reason: 'empty_page' };
         after = `&after=${encodeURIComponent(last.refund_id)}`;
       }
       return matchEffects(refund, bind, effects);
@@ -157,15 +171,16 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
 }
 
 function effectOf(record: z.infer<typeof RefundRecord>): Effect {
-  const { run_id } = record.metadata;
+  const tag = Word.safeParse(record.metadata.run_id);
   return {
     provider_ref: record.refund_id,
     amount_minor: record.amount,
     currency: record.currency,
     destination: record.payment_id,
     status: record.status,
+    reason: record.reason,
     settlement: settlementOf(record.status),
-    run_id: typeof run_id === 'string' ? run_id : null,
+    run_id: tag.success ? tag.data : null,
   };
 }
 
@@ -242,6 +257,7 @@ function differences(action: RefundAction, run_id: string, effect: Effect): Fiel
     ['amount_minor', String(action.amount_minor), String(effect.amount_minor)],
     ['currency', action.currency, effect.currency],
     ['destination', action.destination, effect.destination],
+    ['reason', action.reason, effect.reason ?? '(none)'],
     ['run_id', run_id, effect.run_id ?? '(none)'],
   ];
   return compared

@@ -1,27 +1,27 @@
 import { ExternalId, type JsonObject, type ReadHttp } from '@counterstamp/manifest-core';
 import { z } from 'zod';
-import { jsonOf, type Read, type ReadOutcome } from '../port.ts';
+import { jsonOf, type Read, type ReadOutcome, saysMissing, segment, Word } from '../port.ts';
 
 /** The business request behind a run, as its source keeps it. */
 export const RequestFacts = z.object({
-  request_id: z.string(),
-  tenant_id: z.string(),
-  order_id: z.string(),
-  status: z.string(),
+  request_id: ExternalId,
+  tenant_id: ExternalId,
+  order_id: ExternalId,
+  status: Word,
   requested_amount_minor: z.int(),
-  currency: z.string(),
+  currency: Word,
 });
 export type RequestFacts = z.infer<typeof RequestFacts>;
 
 /** An order as the shop sees it; amounts in ISO minor units. */
 export const OrderFacts = z.object({
-  order_id: z.string(),
-  tenant_id: z.string(),
-  payment_id: z.string(),
-  status: z.string(),
+  order_id: ExternalId,
+  tenant_id: ExternalId,
+  payment_id: ExternalId,
+  status: Word,
   captured_amount_minor: z.int(),
   refundable_amount_minor: z.int(),
-  currency: z.string(),
+  currency: Word,
 });
 export type OrderFacts = z.infer<typeof OrderFacts>;
 
@@ -31,13 +31,18 @@ export interface Shop {
 }
 
 export function createShop(options: { url: string; http: ReadHttp; timeoutMs: number }): Shop {
-  const read = async (kind: string, path: string, schema: z.ZodType<JsonObject>): Promise<ReadOutcome> => {
+  const read = async (
+    kind: string,
+    path: string,
+    missing: string,
+    schema: z.ZodType<JsonObject>,
+  ): Promise<ReadOutcome> => {
     const reply = await options.http.get(`${options.url}${path}`, { timeoutMs: options.timeoutMs });
     const source_ref = `shop:${path}`;
     if (reply.kind === 'unreachable') return { kind: 'failed', reason: reply.reason };
-    if (reply.status === 404) return { kind: 'missing', source_ref };
+    if (saysMissing(reply, missing)) return { kind: 'missing', source_ref };
     if (reply.status !== 200) return { kind: 'failed', reason: `status_${reply.status}` };
-    const body = z.looseObject({ version: z.union([z.int(), z.string()]) }).safeParse(jsonOf(reply));
+    const body = z.looseObject({ version: z.union([z.int(), Word]) }).safeParse(jsonOf(reply));
     const facts = schema.safeParse(body.data);
     if (!body.success || !facts.success) return { kind: 'failed', reason: 'unrecognised_body' };
     return {
@@ -45,16 +50,17 @@ export function createShop(options: { url: string; http: ReadHttp; timeoutMs: nu
       record: { kind, source_ref, version_marker: String(body.data.version), facts: facts.data },
     };
   };
-  const segment = (value: unknown) => encodeURIComponent(ExternalId.parse(value));
   return {
     reads: {
       read_request: (args) =>
         read(
           'request_record',
           `/shop/tenants/${segment(args.tenant_id)}/requests/${segment(args.request_id)}`,
+          'request_not_found',
           RequestFacts,
         ),
-      read_order: (args) => read('order_record', `/shop/orders/${segment(args.order_id)}`, OrderFacts),
+      read_order: (args) =>
+        read('order_record', `/shop/orders/${segment(args.order_id)}`, 'order_not_found', OrderFacts),
     },
   };
 }

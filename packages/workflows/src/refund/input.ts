@@ -36,7 +36,7 @@ export const RefundProposal = z.strictObject({
   currency: CurrencyCode,
   reason: z.string().min(1).max(100),
   destination: ExternalId.optional(),
-  evidence_refs: z.array(ExternalId).max(32).optional(),
+  evidence_refs: z.array(ExternalId).min(1).max(32).optional(),
   metadata: Metadata.optional(),
   /** For the approver to read; nothing is decided by it. */
   explanation: z.string().max(2_000).optional(),

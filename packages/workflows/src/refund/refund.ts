@@ -65,7 +65,8 @@ export function refundWorkflow(connector: Connector): Workflow {
 
     readEvidence: (run, call) => gather(run, call, ['request_record', 'order_record', 'payment_record']),
 
-    checkEvidence({ tenant_id }, records) {
+    checkEvidence({ tenant_id, input }, records) {
+      const refund = RefundInput.parse(input);
       const request = factsOf(records, 'request_record', RequestFacts);
       const order = factsOf(records, 'order_record', OrderFacts);
       const payment = factsOf(records, 'payment_record', PaymentFacts);
@@ -73,11 +74,27 @@ export function refundWorkflow(connector: Connector): Workflow {
         return stop('evidence_conflict', 'The request or its order is gone.');
       if (request.status !== 'open')
         return stop('evidence_conflict', `The request turned ${request.status} meanwhile.`);
-      if (order.tenant_id !== tenant_id) return stop('evidence_conflict', 'The order changed its tenant meanwhile.');
+      if (request.tenant_id !== tenant_id || order.tenant_id !== tenant_id)
+        return stop('evidence_conflict', 'The request or its order changed its tenant meanwhile.');
+      if (request.order_id !== refund.order_id || order.order_id !== refund.order_id)
+        return stop('evidence_conflict', `The request is about order ${request.order_id}.`);
+      if (refund.requested_amount_minor > request.requested_amount_minor)
+        return stop('evidence_conflict', `The request is now for ${request.requested_amount_minor} minor units.`);
+      if (request.currency !== refund.currency || order.currency !== refund.currency) {
+        return stop(
+          'evidence_conflict',
+          `The run is in ${refund.currency}, the request in ${request.currency}, the order in ${order.currency}.`,
+        );
+      }
       if (payment === undefined)
         return stop(
           'evidence_conflict',
           `The shop names payment ${order.payment_id}, which the provider does not know.`,
+        );
+      if (payment.payment_id !== order.payment_id)
+        return stop(
+          'evidence_conflict',
+          `The shop names payment ${order.payment_id}, the provider ${payment.payment_id}.`,
         );
       if (payment.currency !== order.currency)
         return stop('evidence_conflict', `The shop says ${order.currency}, the provider ${payment.currency}.`);
@@ -134,6 +151,9 @@ export function refundWorkflow(connector: Connector): Workflow {
         };
       if (proposal.order_id !== input.order_id)
         return refuse(`order_id is ${proposal.order_id}, the request is about ${input.order_id}`);
+      // The requested amount bounds the proposed one only while both count in the same unit.
+      if (proposal.currency !== input.currency)
+        return refuse(`currency is ${proposal.currency}, the request is in ${input.currency}`);
       if (proposal.currency !== payment.currency)
         return refuse(`currency is ${proposal.currency}, the payment is in ${payment.currency}`);
       if (proposal.destination !== undefined && proposal.destination !== payment.payment_id)
