@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { FLEET_BACKENDS, type Fleet, poll, startFleet } from '../testing/fleet.ts';
+import { type Fleet, poll } from '../testing/fleet.ts';
+import { FLEET_BACKENDS, testFleet } from '../testing/test-fleet.ts';
 
 /** Failpoints at which a worker is killed, and the service that meets them. */
 const BEFORE_THE_EFFECT = [
@@ -15,12 +16,12 @@ const BEFORE_THE_EFFECT = [
 describe.each(FLEET_BACKENDS)('nothing-stuck, on the %s queue', (backend) => {
   let fleet: Fleet;
   beforeAll(async () => {
-    fleet = await startFleet({ backend });
+    fleet = await testFleet(backend);
   }, 90_000);
   afterAll(() => fleet?.stop(), 30_000);
 
   /** Replaces the service's process by one that ends itself, as by SIGKILL, at the failpoint; afterwards a healthy one takes over. */
-  async function killedAt(service: 'api' | 'preflight' | 'executor' | 'verifier' | 'reconciler', failpoint: string, act: (victim: Fleet) => Promise<void>): Promise<void> {
+  async function killedAt(service: 'api' | 'preflight' | 'executor' | 'verifier' | 'reconciler', failpoint: string, act: (through: Pick<Fleet, 'request' | 'approve'>) => Promise<void>): Promise<void> {
     const healthy = fleet.processes.filter((started) => started.service === service && started.child.exitCode === null && started.child.signalCode === null);
     const victim = await fleet.start(service, { COUNTERSTAMP_FAILPOINTS: `${failpoint}=kill` });
     for (const started of healthy) if (service !== 'api') await fleet.end(started, 'SIGTERM');

@@ -1,13 +1,14 @@
 import type { RunView } from '@counterstamp/api-contract';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { FLEET_BACKENDS, type Fleet, startFleet } from '../testing/fleet.ts';
+import type { Fleet } from '../testing/fleet.ts';
+import { FLEET_BACKENDS, testFleet } from '../testing/test-fleet.ts';
 
 const parked = (run: RunView) => run.parked_reason !== null;
 
 describe.each(FLEET_BACKENDS)('a fleet of real processes on the %s queue', (backend) => {
   let fleet: Fleet;
   beforeAll(async () => {
-    fleet = await startFleet({ backend });
+    fleet = await testFleet(backend);
   }, 90_000);
   afterAll(() => fleet?.stop(), 30_000);
 

@@ -7,14 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ApiClient, createClient, type RunView } from '@counterstamp/api-contract';
 import type { RunId, Service, State } from '@counterstamp/manifest-core';
-import { connect, createApiKey, migrate, type Sql } from '@counterstamp/manifest-store';
+import { connect, createApiKey, migrate, roleName, type Sql } from '@counterstamp/manifest-store';
 import { type EffectView, type LedgerEntry, type RunningSandbox, startSandbox } from '@counterstamp/sandbox';
 import { migrateQueue } from '@counterstamp/stage-queue';
-import { postgresUrl, redisUrl, testDatabase } from './services.ts';
-import { TEST_ROLE_PREFIX, TEST_SECRET, testIds } from './store-fixture.ts';
-
-export type FleetBackend = 'redis' | 'postgres';
-export const FLEET_BACKENDS = ['redis', 'postgres'] as const satisfies FleetBackend[];
+import { testIds } from './test-ids.ts';
 
 const WORKERS = ['preflight', 'executor', 'verifier', 'reconciler'] as const;
 
@@ -29,7 +25,6 @@ export interface ServiceProcess {
 }
 
 export interface Fleet {
-  backend: FleetBackend;
   apiUrl: string;
   sandbox: RunningSandbox;
   owner: Sql;
@@ -55,38 +50,43 @@ export interface Fleet {
   stop(): Promise<void>;
 }
 
-/** Brings up a whole fleet of real processes on one queue backend, with a database of its own. Needs `tsc -b` first. */
-export async function startFleet(options: {
-  backend: FleetBackend;
-  without?: readonly Service[];
-  redis?: string;
-}): Promise<Fleet> {
-  const database = await testDatabase({
-    version: 18,
-    name: 'fleet',
-    prepare: async (url) => {
-      await migrate(url, { rolePrefix: TEST_ROLE_PREFIX, secret: TEST_SECRET });
-      await migrateQueue(url, { grantTo: ['api', ...WORKERS].map((service) => `${TEST_ROLE_PREFIX}${service}`) });
-    },
-  });
-  await postgresUrl(18);
+/** Where a fleet runs: a database that it may migrate, and a Redis or none. */
+export interface FleetOptions {
+  /** The owner's URL of an empty or migrated database. */
+  ownerUrl: string;
+  /** Absent: BullMQ's Postgres backend. */
+  redisUrl?: string;
+  rolePrefix: string;
+  secret: string;
+  env?: Record<string, string>;
+}
+
+/** Prepares a database for a fleet: tables, roles, the queue's schema. */
+export async function prepareFleetDatabase(url: string, { rolePrefix, secret }: Pick<FleetOptions, 'rolePrefix' | 'secret'>): Promise<void> {
+  await migrate(url, { rolePrefix, secret });
+  await migrateQueue(url, { grantTo: (['api', ...WORKERS] as const).map((service) => roleName(rolePrefix, service)) });
+}
+
+/** Brings up a whole fleet of real processes on a prepared database, with a sandbox in this process. Needs `tsc -b` first. */
+export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const sandbox = await startSandbox();
-  const owner = connect(database.url, { max: 2, applicationName: 'test-owner' });
+  const owner = connect(options.ownerUrl, { max: 2, applicationName: 'test-owner' });
   const logs = await mkdtemp(join(tmpdir(), 'cs-testing-fleet-'));
   const environment: Record<string, string> = {
     PATH: process.env.PATH ?? '',
-    DATABASE_URL: database.url,
-    COUNTERSTAMP_SECRET: TEST_SECRET,
-    COUNTERSTAMP_ROLE_PREFIX: TEST_ROLE_PREFIX,
+    DATABASE_URL: options.ownerUrl,
+    COUNTERSTAMP_SECRET: options.secret,
+    COUNTERSTAMP_ROLE_PREFIX: options.rolePrefix,
     COUNTERSTAMP_PROFILE: 'fast',
     COUNTERSTAMP_DEV: '1',
     COUNTERSTAMP_HTTP_PORT: '0',
     COUNTERSTAMP_SHOP_URL: sandbox.url,
     COUNTERSTAMP_PAYMENTS_URL: sandbox.url,
     COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk_sandbox',
-    ...(options.backend === 'redis'
-      ? { REDIS_URL: options.redis ?? (await redisUrl()), COUNTERSTAMP_QUEUE_PREFIX: `t${randomUUID().slice(0, 8)}` }
-      : {}),
+    ...(options.redisUrl === undefined
+      ? {}
+      : { REDIS_URL: options.redisUrl, COUNTERSTAMP_QUEUE_PREFIX: `t${randomUUID().slice(0, 8)}` }),
+    ...options.env,
   };
   const processes: ServiceProcess[] = [];
 
@@ -125,10 +125,7 @@ export async function startFleet(options: {
     return started;
   };
 
-  const wanted: Service[] = (['api', ...WORKERS] as const).filter(
-    (service) => options.without?.includes(service) !== true,
-  );
-  await Promise.all(wanted.map((service) => start(service)));
+  await Promise.all((['api', ...WORKERS] as const).map((service) => start(service)));
   const apiUrl = `http://127.0.0.1:${processes.find((started) => started.service === 'api')?.port}`;
   const keyOf = async (role: 'requester' | 'approver') =>
     (await createApiKey(owner, testIds, { tenant_id: 'shop_north', name: role, role })).key;
@@ -196,7 +193,6 @@ export async function startFleet(options: {
   });
 
   return {
-    backend: options.backend,
     apiUrl,
     sandbox,
     owner,
@@ -236,7 +232,6 @@ export async function startFleet(options: {
       );
       await sandbox.close();
       await owner.end({ timeout: 2 });
-      await database.drop();
     },
   };
 }

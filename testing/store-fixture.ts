@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import {
   type CommitFacts,
   canonicalJson,
@@ -7,8 +7,6 @@ import {
   type EvidenceDraft,
   factsDigest,
   type HotRow,
-  ID_PREFIXES,
-  type Ids,
   idempotencyKey,
   type JsonObject,
   type NewRun,
@@ -33,16 +31,13 @@ import {
   serviceUrl,
 } from '@counterstamp/manifest-store';
 import { type PostgresVersion, testDatabase } from './services.ts';
+import { testIds } from './test-ids.ts';
+
+export { testIds } from './test-ids.ts';
 
 /** One prefix for all tests of a server: the roles are cluster-wide and stay, so they must not pile up. */
 export const TEST_ROLE_PREFIX = 'cs_test_';
 export const TEST_SECRET = 'only-for-tests-and-nothing-else';
-
-export const testIds: Ids = {
-  uuid: () => randomUUID(),
-  id: (kind) => `${ID_PREFIXES[kind]}_${randomUUID()}`,
-  salt: () => randomBytes(16).toString('hex'),
-};
 
 export const ACTION: JsonObject = {
   operation: 'refund_order',
