@@ -92,7 +92,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
 
   const start: Fleet['start'] = async (service, env = {}) => {
     const log = join(logs, `${service}-${processes.length}.log`);
-    const child = spawn(process.execPath, ['.cache/svc.mjs', service], {
+    const child = spawn(process.execPath, ['apps/cli/dist/main.js', 'service', service], {
       env: {
         ...environment,
         ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}),

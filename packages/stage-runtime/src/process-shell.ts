@@ -1,6 +1,6 @@
 import type { Clock, Failpoint, Ids, Queue } from '@counterstamp/manifest-core';
-import { connect, type Sql } from '@counterstamp/manifest-store';
-import { type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
+import { connect, loginFault, type Sql } from '@counterstamp/manifest-store';
+import { checkRedis, type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
 import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
 import type { ConfigResult, Environment, ServiceConfig } from './config.ts';
 import type { Readiness } from './health-server.ts';
@@ -79,6 +79,12 @@ export async function runService<C extends ServiceConfig>(
     process.exit(70);
   });
 
+  const fault = (await queueFault(config)) ?? (await loginFault(sql, config.service));
+  if (fault !== undefined) {
+    process.stderr.write(`configuration:\n  - ${fault}\n`);
+    process.exit(EXIT_CONFIG);
+  }
+
   let running: Running;
   try {
     running = await start(shell);
@@ -107,6 +113,13 @@ function firstSignal(): Promise<NodeJS.Signals> {
     process.once('SIGTERM', resolve);
     process.once('SIGINT', resolve);
   });
+}
+
+/** A Redis that may forget hints silently is refused; one that is away is waited for, since hints may be lost anyway. */
+async function queueFault({ queue }: ServiceConfig): Promise<string | undefined> {
+  if (queue.backend !== 'redis') return undefined;
+  const check = await checkRedis(queue.url);
+  return check.kind === 'refused' && check.code !== 'queue.redis_unreachable' ? check.message : undefined;
 }
 
 /** A hint that does not leave is normal: the run's `wake_at` brings the fleet back. */
