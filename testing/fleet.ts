@@ -59,6 +59,8 @@ export interface FleetOptions {
   rolePrefix: string;
   secret: string;
   env?: Record<string, string>;
+  /** Arguments of node; default: those that `up` gives. */
+  execArgv?: readonly string[];
 }
 
 /** Prepares a database for a fleet: tables, roles, the queue's schema. */
@@ -92,7 +94,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
 
   const start: Fleet['start'] = async (service, env = {}) => {
     const log = join(logs, `${service}-${processes.length}.log`);
-    const child = spawn(process.execPath, ['apps/cli/dist/main.js', 'service', service], {
+    const child = spawn(process.execPath, [...(options.execArgv ?? ['--max-semi-space-size=4']), 'apps/cli/dist/main.js', 'service', service], {
       env: {
         ...environment,
         ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}),

@@ -22,7 +22,6 @@ import {
   type ApiStore,
   connect,
   createApiKey,
-  createApiStore,
   createWorkerStore,
   migrate,
   type Principal,
@@ -30,6 +29,7 @@ import {
   type Sql,
   serviceUrl,
 } from '@counterstamp/manifest-store';
+import { createApiStore } from '@counterstamp/manifest-store/api';
 import { type PostgresVersion, testDatabase } from './services.ts';
 import { testIds } from './test-ids.ts';
 

@@ -1,11 +1,13 @@
 import { z } from 'zod';
-import { Json, type JsonObject, type JsonValue } from './canonical-json.ts';
+import type { JsonObject, JsonValue } from './canonical-json.ts';
 import { Digest, ExternalId, Revision, RunId } from './ids.ts';
 import { STATES } from './states.ts';
 import { STOP_REASONS, type StopReasonCode } from './stop-reasons.ts';
 import { COUNTERS } from './transitions.ts';
 
-const JsonObjectSchema: z.ZodType<JsonObject> = z.record(z.string(), Json);
+/** Came out of JSON.parse of text that we stored: JSON by construction, and walking it again on every load is what a load would cost most. */
+const StoredJson: z.ZodType<JsonValue> = z.any();
+const JsonObjectSchema: z.ZodType<JsonObject> = z.record(z.string(), StoredJson);
 /** UTC with microseconds, as the database writes it. */
 const Instant = z.string();
 const Count = z.int().nonnegative();
@@ -29,7 +31,7 @@ export const Evidence = z.strictObject({
   version_marker: z.string().nullable(),
   trusted: z.boolean(),
   facts_digest: Digest,
-  facts: Json.nullable(),
+  facts: StoredJson.nullable(),
 });
 export type Evidence = z.infer<typeof Evidence>;
 
@@ -38,7 +40,7 @@ export const Proposal = z.strictObject({
   revision: Revision,
   author: z.string(),
   author_kind: z.enum(['rules', 'model', 'external']),
-  body: Json,
+  body: StoredJson,
   refusal: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
 });
 export type Proposal = z.infer<typeof Proposal>;
@@ -90,7 +92,7 @@ export const Attempt = z.strictObject({
   call_deadline: Instant,
   status: z.enum(ATTEMPT_STATUSES),
   provider_ref: z.string().nullable(),
-  response: Json.nullable(),
+  response: StoredJson.nullable(),
   closed_at: Instant.nullable(),
 });
 export type Attempt = z.infer<typeof Attempt>;
@@ -110,7 +112,7 @@ export const Observation = z.strictObject({
     'person',
   ]),
   provider_ref: z.string().nullable(),
-  body: Json,
+  body: StoredJson,
 });
 export type Observation = z.infer<typeof Observation>;
 

@@ -2,33 +2,33 @@
 -- SQLSTATEs of our own: CS001 illegal move, CS002 fact not allowed, CS003 broken reference, CS004 premature, CS005 wrong service.
 
 create function cs.clock() returns timestamptz
-language sql volatile set search_path = cs, pg_temp
+language sql volatile
 as $$ select clock_timestamp() $$;
 comment on function cs.clock() is 'The one clock. Tests replace this function as owner; it is never a setting.';
 --> statement-breakpoint
 create function cs.iso(p_at timestamptz) returns text
-language sql stable set search_path = cs, pg_temp
+language sql stable
 as $$ select to_char(p_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') $$;
 --> statement-breakpoint
 create function cs.microseconds(p_at timestamptz) returns bigint
-language sql immutable set search_path = cs, pg_temp
+language sql immutable
 as $$ select (extract(epoch from p_at) * 1000000)::bigint $$;
 --> statement-breakpoint
 create function cs.ms(p_ms double precision) returns interval
-language sql immutable set search_path = cs, pg_temp
+language sql immutable
 as $$ select make_interval(secs => p_ms / 1000.0) $$;
 --> statement-breakpoint
 create function cs.sha256_text(p_text text) returns text
-language sql immutable set search_path = cs, pg_temp
+language sql immutable
 as $$ select 'sha256:' || encode(sha256(convert_to(p_text, 'UTF8')), 'hex') $$;
 --> statement-breakpoint
 create function cs.tagged_digest(p_domain text, p_text text) returns text
-language sql immutable set search_path = cs, pg_temp
+language sql immutable
 as $$ select 'sha256:' || encode(sha256(convert_to(p_domain, 'UTF8') || '\x00'::bytea || convert_to(p_text, 'UTF8')), 'hex') $$;
 --> statement-breakpoint
 -- The published format of manifest-core's event-pre-image.ts; a test compares both.
 create function cs.event_pre_image(p_run_id uuid, p_revision int, p_from text, p_to text, p_trigger text, p_actor text, p_at timestamptz, p_payload_digest text, p_previous text) returns text
-language sql immutable set search_path = cs, pg_temp
+language sql immutable
 as $$
   select 'cs.event.v1' || e'\nrun_' || p_run_id || e'\n' || p_revision || e'\n' || coalesce(p_from, '-') || e'\n' || p_to || e'\n' || p_trigger
     || e'\n' || p_actor || e'\n' || cs.microseconds(p_at) || e'\n' || p_payload_digest || e'\n' || coalesce(p_previous, '-')
@@ -89,7 +89,7 @@ create type cs.hot_row as (
   retry_allowed boolean, parked_reason text, wake_at text);
 --> statement-breakpoint
 create function cs.hot(p_run cs.run) returns cs.hot_row
-language sql stable set search_path = cs, pg_temp
+language sql stable
 as $$
   select row(p_run.revision, p_run.state, p_run.evidence_complete, p_run.decisions_sufficient,
     p_run.retry_allowed, p_run.parked_reason, cs.iso(p_run.wake_at))::cs.hot_row

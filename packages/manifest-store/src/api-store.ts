@@ -20,16 +20,9 @@ import { drizzle } from 'drizzle-orm/postgres-js';
 import { answered, type Sql } from './connection.ts';
 import { hotRow } from './hot-row.ts';
 import { loadRun } from './load-run.ts';
+import type { Principal } from './principal.ts';
 import { run, runEvent } from './schema.ts';
 import { recordAudit } from './worker-store.ts';
-
-export const ROLES = ['requester', 'approver', 'operator', 'auditor'] as const;
-export type Role = (typeof ROLES)[number];
-export interface Principal {
-  tenant_id: string;
-  principal_id: string;
-  role: Role;
-}
 
 export type CreateOutcome =
   | { kind: 'created' | 'existing'; row: HotRow }

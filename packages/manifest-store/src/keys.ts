@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Digest, Ids } from '@counterstamp/manifest-core';
-import type { Role } from './api-store.ts';
 import { answered, type Sql } from './connection.ts';
+import type { Role } from './principal.ts';
 
 const KEY = /^csk_([0-9a-f]{32})_([A-Za-z0-9_-]{43})$/;
 

@@ -1,7 +1,5 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { drizzle } from 'drizzle-orm/postgres-js';
-import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import postgres from 'postgres';
 import { applyGrants, DEFAULT_ROLE_PREFIX, derivedPassword, roleStatements } from './roles.ts';
 
@@ -24,6 +22,8 @@ export interface MigrateOptions {
 export async function migrate(ownerUrl: string, options: MigrateOptions = {}): Promise<string[]> {
   const prefix = options.rolePrefix ?? DEFAULT_ROLE_PREFIX;
   const journal = readJournal();
+  // Loaded when it is needed: a worker never migrates, and should not carry the migrator's memory.
+  const [{ drizzle }, { migrate: runMigrations }] = await Promise.all([import('drizzle-orm/postgres-js'), import('drizzle-orm/postgres-js/migrator')]);
   const sql = postgres(ownerUrl, { max: 1, onnotice: () => undefined, connect_timeout: 10 });
   try {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;

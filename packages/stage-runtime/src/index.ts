@@ -1,5 +1,5 @@
 export { type ConfigResult, type Environment, parseServiceConfig, type ServiceConfig, variable } from './config.ts';
-export { type HealthServer, healthRoutes, listen, type Readiness } from './health-server.ts';
+export { type HealthServer, type Readiness, startHealthServer } from './health-server.ts';
 export { startBeating } from './heartbeat.ts';
 export { type OneShotConnection, openOneShot } from './http/one-shot.ts';
 export { createReadClient, type ReadClient } from './http/read.ts';

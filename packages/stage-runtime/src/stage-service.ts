@@ -2,7 +2,7 @@ import { RunId, type Stage, type Store } from '@counterstamp/manifest-core';
 import { createWorkerStore, StoreUnavailable } from '@counterstamp/manifest-store';
 import type { Consumer } from '@counterstamp/stage-queue';
 import type { ServiceConfig } from './config.ts';
-import { healthRoutes, listen, type Readiness } from './health-server.ts';
+import { type Readiness, startHealthServer } from './health-server.ts';
 import { startBeating } from './heartbeat.ts';
 import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
 import { createStageLoop, type Judge } from './stage-loop.ts';
@@ -69,10 +69,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
     }
     return { ready: why.length === 0, why };
   };
-  const server = await listen(healthRoutes({ readiness, metrics }).fetch, {
-    host: config.http_host,
-    port: config.http_port,
-  });
+  const server = await startHealthServer({ readiness, metrics }, { host: config.http_host, port: config.http_port });
 
   const stop = new AbortController();
   const beats = startBeating(shell, () => service.store.beat());

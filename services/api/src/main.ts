@@ -1,9 +1,10 @@
-import { createApiStore } from '@counterstamp/manifest-store';
-import { type Environment, listen, runService, startBeating } from '@counterstamp/stage-runtime';
+import { createApiStore } from '@counterstamp/manifest-store/api';
+import { type Environment, runService, startBeating } from '@counterstamp/stage-runtime';
 import { type WorkflowDoor as Door, WORKFLOW_DOORS } from '@counterstamp/workflows';
 import { Hono } from 'hono';
 import { createApp } from './app.ts';
 import { parseConfig } from './config.ts';
+import { listen } from './listen.ts';
 import type { WorkflowDoor } from './workflow-door.ts';
 
 /** Runs the api until it is told to end: HTTP in, commands and reads out. It decides nothing. */

@@ -21,7 +21,7 @@ import {
   type RunId,
   type Stage,
 } from '@counterstamp/manifest-core';
-import { createApiStore } from '@counterstamp/manifest-store';
+import { createApiStore } from '@counterstamp/manifest-store/api';
 import { serve } from '@hono/node-server';
 import { z } from 'zod';
 import { evidenceDraft, type StoreFixture, storeFixture, testIds } from '../../../testing/store-fixture.ts';

@@ -132,8 +132,11 @@ function park(
 }
 
 function reasonOf(response: JsonValue): string {
-  return typeof response === 'object' && response !== null && 'reason' in response
-    ? String(response.reason)
+  return typeof response === 'object' &&
+    response !== null &&
+    'reason' in response &&
+    typeof response.reason === 'string'
+    ? response.reason
     : 'unknown';
 }
 

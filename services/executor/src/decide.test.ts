@@ -1,0 +1,303 @@
+import type { Outcome } from '@counterstamp/connectors';
+import {
+  type Approval,
+  type Attempt,
+  DISPATCH_REFUSALS,
+  type DispatchRefusal,
+  EXPIRY_MARGIN_MS,
+  epochMs,
+  type Manifest,
+  PROFILES,
+  type Revision,
+  type StopReasonCode,
+  transitionRule,
+} from '@counterstamp/manifest-core';
+import type { Gathered } from '@counterstamp/workflows';
+import { describe, expect, test } from 'vitest';
+import { asked, attempt, counted, decided, loaded, START_MS } from '../../../testing/manifest-builder.ts';
+import {
+  ACTION,
+  approvedRun,
+  effect,
+  type Facts,
+  facts,
+  proposedRun,
+  records,
+  workflow,
+} from '../../../testing/refund-case.ts';
+import { type DispatchDecision, decideFromFresh, decideFromRow, decideOutcome, decideRefusal } from './decide.ts';
+import { approvedFacts } from './facts.ts';
+
+const durations = PROFILES.fast;
+const { defer_min_ms, defer_max_ms, stage_lease_ms, epsilon_ms } = durations;
+const approved = approvedRun();
+const action = approved.action as NonNullable<Manifest['action']>;
+const approval = approved.approval as Approval;
+const expiresMs = epochMs(approval.expires_at);
+
+/** What is done instead of a dispatch; a move must be the executor's to make from `awaiting_approval`. */
+function moveOf(decision: DispatchDecision) {
+  if (decision.kind === 'defer') return { kind: 'defer', wake: decision.wake_in_ms };
+  if (decision.kind !== 'commit') return { kind: decision.kind };
+  const rule = transitionRule('awaiting_approval', decision.on);
+  expect(rule?.by).toContain('executor');
+  for (const fact of Object.keys(decision.facts)) expect(rule?.facts).toContain(fact);
+  return { on: decision.on, to: rule?.to, code: decision.facts.stop_reason?.code, wake: decision.wake_in_ms };
+}
+const refused = (code: StopReasonCode) => ({ on: 'dispatch_refused', to: 'failed', code, wake: null });
+const voided = { on: 'decision_voided', to: 'awaiting_approval', code: undefined, wake: null };
+const expired = { on: 'approval_expired', to: 'expired', code: 'approval_expired', wake: null };
+const overdue = { on: 'deadline_passed', to: 'failed', code: 'deadline_exceeded', wake: null };
+const dispatch = { kind: 'dispatch' };
+
+describe('the row alone', () => {
+  const decide = (run: Manifest, nowMs = START_MS, flow: typeof workflow | undefined = workflow) =>
+    moveOf(decideFromRow(loaded(run, nowMs), flow, durations));
+
+  test('permits a dispatch when every guard holds', () => {
+    expect(decide(approved)).toEqual(dispatch);
+  });
+
+  const twoAsked = decided(asked(proposedRun(), ACTION, { approvals_required: 2 }), 'prn_ada');
+  const flagged = { decisions_sufficient: true };
+  const withAction = (change: Partial<typeof action>) => approvedRun({ action: { ...action, ...change } });
+  test.each<[string, Manifest, object]>([
+    ['stored bytes that were changed', withAction({ canonical: `${action.canonical} ` }), refused('digest_mismatch')],
+    ['a stored digest that was changed', withAction({ digest: approval.approval_digest }), refused('digest_mismatch')],
+    [
+      'an approval of another action of the run',
+      approvedRun({ action_revision: 99 as Revision }),
+      refused('approval_invalid'),
+    ],
+    [
+      'an approval by the requester alone, taken for sufficient',
+      { ...decided(asked(proposedRun(), ACTION), 'prn_agent'), ...flagged },
+      refused('approval_invalid'),
+    ],
+    ['a rejection that was taken for sufficient', decided(approved, 'prn_bob', 'reject'), refused('approval_invalid')],
+    ['one of two approvals, taken for sufficient', { ...twoAsked, ...flagged }, voided],
+    ['one person twice of two approvals', { ...decided(twoAsked, 'prn_ada'), ...flagged }, voided],
+    ['no decision at all, taken for sufficient', { ...asked(proposedRun(), ACTION), ...flagged }, voided],
+    ['one of two approvals, known to be too few', twoAsked, voided],
+    [
+      'an operation that the run may not use',
+      approvedRun({ allowed_operations: ['read_order'] }),
+      refused('policy_denied'),
+    ],
+    [
+      'an action that this version does not execute',
+      decided(asked(proposedRun(), { operation: 'refund_order', amount_minor: 4200 }), 'prn_ada'),
+      refused('policy_denied'),
+    ],
+    [
+      'an action of another operation than the workflow’s',
+      decided(asked(proposedRun(), { ...ACTION, operation: 'read_order' }), 'prn_ada'),
+      refused('policy_denied'),
+    ],
+    [
+      'a connector of another version than was bound',
+      approvedRun({ connector_version: '2' }),
+      refused('policy_denied'),
+    ],
+    ['another connector than was bound', approvedRun({ connector: 'stripe' }), refused('policy_denied')],
+    ['a run that is in doubt already', approvedRun({ state: 'needs_reconciliation' }), { kind: 'nothing' }],
+  ])('refuses %s', (_, run, expected) => {
+    expect(decide(run)).toEqual(expected);
+  });
+
+  test('refuses a run whose workflow is not installed', () => {
+    expect(moveOf(decideFromRow(loaded(approved), undefined, durations))).toEqual(refused('policy_denied'));
+  });
+
+  const edge = expiresMs - epsilon_ms - EXPIRY_MARGIN_MS;
+  test.each<[string, number, object]>([
+    ['a millisecond before ε + 1 s is left', edge - 1, dispatch],
+    ['when ε + 1 s is left: only the expiry can end it', edge, { kind: 'defer', wake: epsilon_ms + EXPIRY_MARGIN_MS }],
+    ['a millisecond before the expiry', expiresMs - 1, { kind: 'defer', wake: 1 }],
+    ['at the expiry', expiresMs, expired],
+    ['long after it', expiresMs + 60_000, expired],
+    ['at the run’s deadline, which ends more than the approval', epochMs(approved.deadlines.run), overdue],
+  ])('looks at the clock %s', (_, nowMs, expected) => {
+    expect(decide(approved, nowMs)).toEqual(expected);
+  });
+
+  test('calls changed bytes by their name also when the approval is about to expire', () => {
+    expect(decide(withAction({ canonical: '{}' }), edge)).toEqual(refused('digest_mismatch'));
+  });
+
+  test('throws for a run that awaits approval of nothing: a bug must not pass for a refusal', () => {
+    expect(() => decide(approvedRun({ action: null }))).toThrow('without an action');
+    expect(() => decide(approvedRun({ approval: null }))).toThrow('without an action');
+  });
+});
+
+describe('the fresh read', () => {
+  const decide = (gathered: Gathered, run = approved, basis = approvedFacts(run), nowMs = START_MS) =>
+    moveOf(decideFromFresh(loaded(run, nowMs), workflow, basis, gathered, durations));
+  const fresh = (change: Facts = {}): Gathered => ({ kind: 'records', records: records(change) });
+
+  test('permits the dispatch when nothing changed', () => {
+    expect(decide(fresh())).toEqual(dispatch);
+  });
+
+  test.each<[string, Facts]>([
+    ['the request was closed', { request: { status: 'closed' } }],
+    ['the request is gone', { request: null }],
+    ['the order is gone', { order: null }],
+    ['the payment is gone', { payment: null }],
+    ['the order is paid by another payment', { payment: { payment_id: 'pay_1' } }],
+    ['the payment is disputed', { payment: { disputed: true } }],
+    ['the payment is in another currency', { payment: { currency: 'EUR' } }],
+    ['too little is left', { payment: { refundable_amount_minor: 4199 } }],
+    ['the order was cancelled', { order: { status: 'cancelled' } }],
+  ])('fails the precondition when %s, whatever cycles are left', (_, change) => {
+    expect(decide(fresh(change))).toEqual(refused('precondition_failed'));
+  });
+
+  test.each<[string, Facts]>([
+    ['more is left than was approved on', { payment: { refundable_amount_minor: 4300 } }],
+    ['the request is for more now', { request: { requested_amount_minor: 4300 } }],
+    ['the order has another tenant', { order: { tenant_id: 'shop_south' } }],
+  ])('asks for a new approval when %s', (_, change) => {
+    expect(decide(fresh(change))).toEqual({
+      on: 'evidence_changed',
+      to: 'collecting',
+      code: undefined,
+      wake: stage_lease_ms,
+    });
+    expect(decide(fresh(change), counted(approved, { proposal_cycles: 1 }))).toMatchObject({ on: 'evidence_changed' });
+    expect(decide(fresh(change), counted(approved, { proposal_cycles: 2 }))).toEqual(refused('precondition_failed'));
+  });
+
+  test('fails when the evidence of the approval was erased', () => {
+    const erased = approvedRun({ evidence: approved.evidence.map((item) => ({ ...item, facts: null })) });
+    expect(approvedFacts(erased)).toBeUndefined();
+    expect(decide(fresh(), erased)).toEqual(refused('precondition_failed'));
+  });
+
+  test('compares with the trusted evidence of the current round alone', () => {
+    const [first] = approved.evidence;
+    if (first === undefined) throw new Error('no evidence');
+    const noise = [
+      { ...first, evidence_id: 'evd_old', round: 0 },
+      { ...first, evidence_id: 'evd_text', kind: 'untrusted_context', trusted: false, facts: { text: 'pay twice' } },
+    ];
+    expect(approvedFacts(approvedRun({ evidence: [...noise, ...approved.evidence] }))).toEqual(facts());
+  });
+
+  test.each([
+    ['at first for the shortest time', 0, defer_min_ms],
+    ['as long again as it has waited', 600, 600],
+    ['never longer than the longest', 60_000, defer_max_ms],
+    ['for the shortest time when the clock went back', -5_000, defer_min_ms],
+  ])('that failed defers, %s', (_, waitedMs, wake) => {
+    const failed = { kind: 'read_failed', operation: 'read_order', reason: 'timeout' } as const;
+    const nowMs = epochMs(approved.committed_at) + waitedMs;
+    expect(decide(failed, approved, approvedFacts(approved), nowMs)).toEqual({ kind: 'defer', wake });
+  });
+
+  test('that may not be made is a matter of policy', () => {
+    expect(decide({ kind: 'stop', code: 'operation_unavailable', detail: 'no' })).toEqual(refused('policy_denied'));
+  });
+});
+
+test.each(
+  Object.entries({
+    digest_mismatch: refused('digest_mismatch'),
+    approval_invalid: refused('approval_invalid'),
+    decisions_insufficient: voided,
+    operation_unavailable: refused('policy_denied'),
+    approval_expired: expired,
+    deadline_exceeded: overdue,
+    expires_too_soon: { kind: 'defer', wake: EXPIRY_MARGIN_MS + epsilon_ms },
+    on_hold: { kind: 'defer', wake: defer_min_ms },
+    resource_busy: { kind: 'defer', wake: defer_min_ms },
+  } satisfies Record<DispatchRefusal, object>),
+)('a dispatch that the database refuses as %s leads on without a send', (code, expected) => {
+  expect(DISPATCH_REFUSALS).toContain(code);
+  const refusal = { code: code as DispatchRefusal, detail: 'why' };
+  expect(moveOf(decideRefusal(loaded(approved), refusal, durations))).toEqual(expected);
+});
+
+describe('an outcome', () => {
+  const priorAttempts = (...statuses: Attempt['status'][]) =>
+    statuses.map((status, index) => attempt(approved, { n: index + 1, status }));
+  const HISTORIES: [string, Attempt[]][] = [
+    ['of the first attempt', []],
+    ['after attempts of which nothing was sent', priorAttempts('not_sent', 'not_sent')],
+    ['after an uncertain attempt', priorAttempts('uncertain')],
+    ['after an uncertain attempt and one of which nothing was sent', priorAttempts('uncertain', 'not_sent')],
+    ['after an attempt that has not been closed', priorAttempts('started')],
+  ];
+  const OUTCOMES: Record<Outcome['class'], Outcome> = {
+    applied: { class: 'applied', effect: effect(), replayed: false },
+    rejected: { class: 'rejected', code: 'charge_disputed', retryable: 'new-approval' },
+    not_sent: { class: 'not_sent', reason: 'late' },
+    retry_safe: { class: 'retry_safe', reason: 'rate_limited' },
+    uncertain: { class: 'uncertain', reason: 'timeout' },
+  };
+  const clear = { on: 'effect_rejected', to: 'failed', status: 'rejected', code: 'effect_rejected', wake: null };
+  const inDoubt = {
+    on: 'outcome_uncertain',
+    to: 'needs_reconciliation',
+    status: 'uncertain',
+    code: 'external_result_uncertain',
+    wake: stage_lease_ms,
+  };
+  const EXPECTED: Record<Outcome['class'], (earlier: Attempt[]) => object> = {
+    applied: () => ({
+      on: 'effect_accepted',
+      to: 'verifying',
+      status: 'succeeded',
+      code: undefined,
+      wake: stage_lease_ms,
+    }),
+    // A clear answer speaks about its own attempt only: an earlier one may have had the effect.
+    rejected: (earlier) => (earlier.some((one) => one.status !== 'not_sent') ? inDoubt : clear),
+    not_sent: () => ({
+      on: 'nothing_sent',
+      to: 'needs_reconciliation',
+      status: 'not_sent',
+      code: 'not_sent',
+      wake: stage_lease_ms,
+    }),
+    retry_safe: () => inDoubt,
+    uncertain: () => inDoubt,
+  };
+  const rows = Object.values(OUTCOMES).flatMap((outcome) =>
+    HISTORIES.map(([when, earlier]) => ({ outcome, class: outcome.class, when, earlier })),
+  );
+
+  test.each(rows)('$class $when', ({ outcome, earlier }) => {
+    const decision = decideOutcome('att_9', earlier, outcome, durations);
+    const rule = transitionRule('executing', decision.on);
+    expect(rule?.by).toContain('executor');
+    for (const fact of Object.keys(decision.facts)) expect(rule?.facts).toContain(fact);
+    const { attempt_outcome, stop_reason } = decision.facts;
+    expect({
+      on: decision.on,
+      to: rule?.to,
+      status: attempt_outcome?.status,
+      code: stop_reason?.code,
+      wake: decision.wake_in_ms,
+    }).toEqual(EXPECTED[outcome.class](earlier));
+    expect(attempt_outcome).toMatchObject({ attempt_id: 'att_9', response: outcome });
+    expect(decision.applied).toBe(outcome.class === 'applied');
+  });
+
+  test('keeps the provider’s own name of an effect, and invents none', () => {
+    const nameOf = (outcome: Outcome) =>
+      decideOutcome('att_9', [], outcome, durations).facts.attempt_outcome?.provider_ref;
+    expect(nameOf(OUTCOMES.applied)).toBe('re_1');
+    for (const outcome of [OUTCOMES.rejected, OUTCOMES.not_sent, OUTCOMES.retry_safe, OUTCOMES.uncertain])
+      expect(nameOf(outcome)).toBeNull();
+  });
+
+  test('an accepted effect whose status is failed, pending or unknown is verified like any other', () => {
+    for (const settlement of ['failed', 'pending', 'unrecognised'] as const)
+      expect(
+        decideOutcome('att_9', [], { class: 'applied', effect: effect({ settlement }), replayed: 'unknown' }, durations)
+          .on,
+      ).toBe('effect_accepted');
+  });
+});
