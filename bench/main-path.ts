@@ -11,10 +11,16 @@ import { type Fleet, poll, prepareFleetDatabase, startFleet } from '../testing/f
 import { cpuMs, quantile, rssMb, treeCpuMs } from './measure.ts';
 
 const { values } = parseArgs({
-  options: { runs: { type: 'string', default: '500' }, idle: { type: 'string', default: '10' }, help: { type: 'boolean', default: false } },
+  options: {
+    runs: { type: 'string', default: '500' },
+    idle: { type: 'string', default: '10' },
+    help: { type: 'boolean', default: false },
+  },
 });
 if (values.help) {
-  console.log('npm run bench -- [--runs 500] [--idle SECONDS]\nThe main path on both queue backends, beside a bare BullMQ chain, in one run. Sends only to this machine.');
+  console.log(
+    'npm run bench -- [--runs 500] [--idle SECONDS]\nThe main path on both queue backends, beside a bare BullMQ chain, in one run. Sends only to this machine.',
+  );
   process.exit(0);
 }
 const RUNS = Number(values.runs);
@@ -38,7 +44,11 @@ interface Result {
 const folder = await mkdtemp(join(tmpdir(), 'counterstamp-bench-'));
 const postgres = await startEmbeddedPostgres({ dir: join(folder, 'postgres'), durable: true });
 const redisPort = await freePort();
-const redis = spawn('redis-server', ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder], { stdio: 'ignore' });
+const redis = spawn(
+  'redis-server',
+  ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder],
+  { stdio: 'ignore' },
+);
 const redisUrl = `redis://127.0.0.1:${redisPort}`;
 const results: Result[] = [];
 try {
@@ -51,17 +61,30 @@ try {
   await rm(folder, { recursive: true, force: true });
 }
 
-console.log(`\n${RUNS} runs at once, ${cpus().length} cores, Linux ${release()}, Node ${process.versions.node}, PostgreSQL 18 (fsync on), ${new Date().toISOString().slice(0, 10)}\n`);
-console.log('| system | runs/s | p50 / p99 ms | CPU ms per run | of it | commits per run | WAL KB per run | idle |\n|---|---|---|---|---|---|---|---|');
+console.log(
+  `\n${RUNS} runs at once, ${cpus().length} cores, Linux ${release()}, Node ${process.versions.node}, PostgreSQL 18 (fsync on), ${new Date().toISOString().slice(0, 10)}\n`,
+);
+console.log(
+  '| system | runs/s | p50 / p99 ms | CPU ms per run | of it | commits per run | WAL KB per run | idle |\n|---|---|---|---|---|---|---|---|',
+);
 for (const r of results) {
-  const by = Object.entries(r.cpu_by).map(([name, ms]) => `${name} ${ms.toFixed(1)}`).join(', ');
-  console.log(`| ${r.system} | ${r.runs_s.toFixed(0)} | ${r.p50_ms.toFixed(0)} / ${r.p99_ms.toFixed(0)} | ${r.cpu_ms_per_run.toFixed(1)} | ${by} | ${r.commits_per_run?.toFixed(1) ?? '–'} | ${r.wal_kb_per_run?.toFixed(1) ?? '–'} | ${r.idle} |`);
+  const by = Object.entries(r.cpu_by)
+    .map(([name, ms]) => `${name} ${ms.toFixed(1)}`)
+    .join(', ');
+  console.log(
+    `| ${r.system} | ${r.runs_s.toFixed(0)} | ${r.p50_ms.toFixed(0)} / ${r.p99_ms.toFixed(0)} | ${r.cpu_ms_per_run.toFixed(1)} | ${by} | ${r.commits_per_run?.toFixed(1) ?? '–'} | ${r.wal_kb_per_run?.toFixed(1) ?? '–'} | ${r.idle} |`,
+  );
 }
 
 async function benchFleet(system: string, redis_url: string | undefined): Promise<Result> {
   const ownerUrl = await emptyDatabase();
   await prepareFleetDatabase(ownerUrl, ACCESS);
-  const fleet = await startFleet({ ownerUrl, ...ACCESS, ...(redis_url === undefined ? {} : { redisUrl: redis_url }), env: { COUNTERSTAMP_PROFILE: 'production', COUNTERSTAMP_CONCURRENCY: '16' } });
+  const fleet = await startFleet({
+    ownerUrl,
+    ...ACCESS,
+    ...(redis_url === undefined ? {} : { redisUrl: redis_url }),
+    env: { COUNTERSTAMP_PROFILE: 'production', COUNTERSTAMP_CONCURRENCY: '16' },
+  });
   try {
     await drive(fleet, 50); // Warm: prepared statements, JIT.
     const idle = await idleFigures(fleet);
@@ -70,7 +93,9 @@ async function benchFleet(system: string, redis_url: string | undefined): Promis
     const latencies = await drive(fleet, RUNS);
     const seconds = (performance.now() - startedAt) / 1_000;
     const after = await counters(fleet);
-    const cpu_by = Object.fromEntries(Object.entries(after.cpu).map(([name, ms]) => [name, (ms - (before.cpu[name] ?? 0)) / RUNS]));
+    const cpu_by = Object.fromEntries(
+      Object.entries(after.cpu).map(([name, ms]) => [name, (ms - (before.cpu[name] ?? 0)) / RUNS]),
+    );
     const events = await fleet.owner<{ n: number }[]>`select count(*)::int as n from cs.run_event`;
     return {
       system,
@@ -121,19 +146,25 @@ async function drive(fleet: Fleet, runs: number): Promise<number[]> {
   // The database says when each run completed: asking the api for every run would be measured with it.
   await poll(
     async () => {
-      const [row] = await fleet.owner<{ n: number }[]>`select count(*)::int as n from cs.run where state = 'completed' and 'run_' || run_id in (select jsonb_array_elements_text(${ids}::text::jsonb))`;
+      const [row] = await fleet.owner<
+        { n: number }[]
+      >`select count(*)::int as n from cs.run where state = 'completed' and 'run_' || run_id in (select jsonb_array_elements_text(${ids}::text::jsonb))`;
       return row?.n === runs;
     },
     120_000,
     'not every run completed',
   );
-  const rows = await fleet.owner<{ ms: number }[]>`select extract(epoch from state_since - created_at)::float8 * 1000 as ms from cs.run where 'run_' || run_id in (select jsonb_array_elements_text(${ids}::text::jsonb))`;
+  const rows = await fleet.owner<
+    { ms: number }[]
+  >`select extract(epoch from state_since - created_at)::float8 * 1000 as ms from cs.run where 'run_' || run_id in (select jsonb_array_elements_text(${ids}::text::jsonb))`;
   for (const row of rows) latencies.push(row.ms);
   return latencies;
 }
 
 async function counters(fleet: Fleet): Promise<{ cpu: Record<string, number>; wal: number }> {
-  const [wal] = await fleet.owner<{ bytes: number }[]>`select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as bytes`;
+  const [wal] = await fleet.owner<
+    { bytes: number }[]
+  >`select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as bytes`;
   const cpu: Record<string, number> = {};
   for (const { service, child } of fleet.processes) cpu[service] = (cpu[service] ?? 0) + cpuMs(child.pid ?? 0);
   cpu.postgres = treeCpuMs(postgres.pid);
@@ -143,7 +174,11 @@ async function counters(fleet: Fleet): Promise<{ cpu: Record<string, number>; wa
 
 /** Memory, CPU and statements of a fleet that has nothing to do. */
 async function idleFigures(fleet: Fleet): Promise<string> {
-  const statements = async () => Number((await fleet.owner`select xact_commit from pg_stat_database where datname = current_database()`)[0]?.xact_commit ?? 0);
+  const statements = async () =>
+    Number(
+      (await fleet.owner`select xact_commit from pg_stat_database where datname = current_database()`)[0]
+        ?.xact_commit ?? 0,
+    );
   await new Promise((resolve) => setTimeout(resolve, 3_000));
   const before = { at: performance.now(), xacts: await statements(), ...(await counters(fleet)) };
   await new Promise((resolve) => setTimeout(resolve, IDLE_S * 1_000));
@@ -179,13 +214,30 @@ async function benchBareChain(): Promise<Result> {
   );
   const before = { own: process.cpuUsage(), redis: cpuMs(redis.pid ?? 0) };
   const startedAt = performance.now();
-  await Promise.all(Array.from({ length: RUNS }, () => queues[0]?.add('hop', { at: performance.now(), id: randomUUID() }, { removeOnComplete: true })));
+  await Promise.all(
+    Array.from({ length: RUNS }, () =>
+      queues[0]?.add('hop', { at: performance.now(), id: randomUUID() }, { removeOnComplete: true }),
+    ),
+  );
   await finished;
   const seconds = (performance.now() - startedAt) / 1_000;
   const own = process.cpuUsage(before.own);
-  const cpu_by = { process: (own.user + own.system) / 1_000 / RUNS, redis: (cpuMs(redis.pid ?? 0) - before.redis) / RUNS };
+  const cpu_by = {
+    process: (own.user + own.system) / 1_000 / RUNS,
+    redis: (cpuMs(redis.pid ?? 0) - before.redis) / RUNS,
+  };
   await Promise.all([...workers, ...queues].map((part) => part.close()));
-  return { system: 'bare BullMQ chain of 5 (no manifest, not durable)', runs_s: RUNS / seconds, p50_ms: quantile(latencies, 0.5), p99_ms: quantile(latencies, 0.99), cpu_ms_per_run: cpu_by.process + cpu_by.redis, cpu_by, commits_per_run: null, wal_kb_per_run: null, idle: '–' };
+  return {
+    system: 'bare BullMQ chain of 5 (no manifest, not durable)',
+    runs_s: RUNS / seconds,
+    p50_ms: quantile(latencies, 0.5),
+    p99_ms: quantile(latencies, 0.99),
+    cpu_ms_per_run: cpu_by.process + cpu_by.redis,
+    cpu_by,
+    commits_per_run: null,
+    wal_kb_per_run: null,
+    idle: '–',
+  };
 }
 
 async function emptyDatabase(): Promise<string> {

@@ -1,5 +1,5 @@
-import { once } from 'node:events';
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type OwnRedis, startOwnRedis } from '../packages/stage-queue/testing/own-redis.ts';
@@ -62,7 +62,11 @@ describe('nothing-stuck when Redis is wiped or away', () => {
     const ready = (await (await fetch(`${fleet.apiUrl}/readyz`)).json()) as { ready: boolean; queue: string };
     expect(ready).toMatchObject({ ready: true, queue: 'unavailable' });
     const executor = fleet.processes.find((started) => started.service === 'executor');
-    await poll(async () => (await fetch(`http://127.0.0.1:${executor?.port}/readyz`)).status === 503, 15_000, 'a worker without its queue still calls itself ready');
+    await poll(
+      async () => (await fetch(`http://127.0.0.1:${executor?.port}/readyz`)).status === 503,
+      15_000,
+      'a worker without its queue still calls itself ready',
+    );
     await redis.start();
     await fleet.until(waiting, ['completed'], 60_000);
     await fleet.until(created, ['awaiting_approval'], 60_000);
@@ -77,23 +81,30 @@ describe.each(FLEET_BACKENDS)('ending a process, on the %s queue', (backend) => 
   }, 90_000);
   afterAll(() => fleet?.stop(), 30_000);
 
-  test.each(['SIGTERM', 'SIGINT'] as const)('%s drains: the send under way ends with its outcome recorded, exit 0', async (signal) => {
-    const seeded = await fleet.seed();
-    await fleet.fault(seeded.payment_id, { kind: 'hang_after_accept', hold_ms: 1_000 });
-    const run_id = await fleet.request(seeded);
-    await fleet.approve(run_id);
-    await fleet.until(run_id, ['executing']);
-    const executor = fleet.processes.findLast((started) => started.service === 'executor');
-    if (executor === undefined) throw new Error('no executor');
-    expect(await fleet.end(executor, signal)).toBe(0);
-    const run = await fleet.until(run_id, ['verifying', 'completed']);
-    expect(run.attempts).toMatchObject([{ status: 'succeeded' }]);
-    await fleet.start('executor');
-  });
+  test.each(['SIGTERM', 'SIGINT'] as const)(
+    '%s drains: the send under way ends with its outcome recorded, exit 0',
+    async (signal) => {
+      const seeded = await fleet.seed();
+      await fleet.fault(seeded.payment_id, { kind: 'hang_after_accept', hold_ms: 1_000 });
+      const run_id = await fleet.request(seeded);
+      await fleet.approve(run_id);
+      await fleet.until(run_id, ['executing']);
+      const executor = fleet.processes.findLast((started) => started.service === 'executor');
+      if (executor === undefined) throw new Error('no executor');
+      expect(await fleet.end(executor, signal)).toBe(0);
+      const run = await fleet.until(run_id, ['verifying', 'completed']);
+      expect(run.attempts).toMatchObject([{ status: 'succeeded' }]);
+      await fleet.start('executor');
+    },
+  );
 
   test('every service ends with exit 0 and frees its port', async () => {
     const ports = fleet.processes.filter((started) => started.child.exitCode === null).map((started) => started.port);
-    const codes = await Promise.all(fleet.processes.filter((started) => started.child.exitCode === null).map((started) => fleet.end(started, 'SIGTERM')));
+    const codes = await Promise.all(
+      fleet.processes
+        .filter((started) => started.child.exitCode === null)
+        .map((started) => fleet.end(started, 'SIGTERM')),
+    );
     expect(codes).toEqual(codes.map(() => 0));
     for (const port of ports) await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
   });
@@ -101,7 +112,10 @@ describe.each(FLEET_BACKENDS)('ending a process, on the %s queue', (backend) => 
 
 /** Runs a service that should refuse to start. @returns its exit code and all it said. */
 async function refusedStart(service: string, env: Record<string, string>): Promise<{ code: number; text: string }> {
-  const child = spawn(process.execPath, ['apps/cli/dist/main.js', 'service', service], { env: { PATH: process.env.PATH ?? '', ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, ['apps/cli/dist/main.js', 'service', service], {
+    env: { PATH: process.env.PATH ?? '', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let text = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (data: Buffer) => {
@@ -113,21 +127,43 @@ async function refusedStart(service: string, env: Record<string, string>): Promi
 }
 
 test('a Redis that evicts, and a database that was not migrated, are refused with what to do', async () => {
-  const systems = { COUNTERSTAMP_SHOP_URL: 'http://127.0.0.1:1', COUNTERSTAMP_PAYMENTS_URL: 'http://127.0.0.1:1', COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk' };
+  const systems = {
+    COUNTERSTAMP_SHOP_URL: 'http://127.0.0.1:1',
+    COUNTERSTAMP_PAYMENTS_URL: 'http://127.0.0.1:1',
+    COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk',
+  };
   const own = { COUNTERSTAMP_VERIFIER_DATABASE_URL: await postgresUrl(18), COUNTERSTAMP_HTTP_PORT: '0', ...systems };
   const evicting = await startOwnRedis('--maxmemory-policy', 'allkeys-lru');
   try {
-    expect(await refusedStart('verifier', { ...own, REDIS_URL: evicting.url })).toMatchObject({ code: 78, text: expect.stringContaining('noeviction') });
+    expect(await refusedStart('verifier', { ...own, REDIS_URL: evicting.url })).toMatchObject({
+      code: 78,
+      text: expect.stringContaining('noeviction'),
+    });
   } finally {
     await evicting.dispose();
   }
-  expect(await refusedStart('verifier', own)).toMatchObject({ code: 78, text: expect.stringContaining('counterstamp migrate') });
+  expect(await refusedStart('verifier', own)).toMatchObject({
+    code: 78,
+    text: expect.stringContaining('counterstamp migrate'),
+  });
 });
 
 test('a wrong configuration: every problem at once, exit 78, no stack trace', async () => {
-  const { code, text } = await refusedStart('executor', { REDIS_URL: 'http://nowhere', COUNTERSTAMP_CALL_DEADLINE_MS: '1000', COUNTERSTAMP_FAILPOINTS: 'stage.loaded=kill', LOG_LEVEL: 'loud' });
+  const { code, text } = await refusedStart('executor', {
+    REDIS_URL: 'http://nowhere',
+    COUNTERSTAMP_CALL_DEADLINE_MS: '1000',
+    COUNTERSTAMP_FAILPOINTS: 'stage.loaded=kill',
+    LOG_LEVEL: 'loud',
+  });
   expect(code).toBe(78);
-  for (const name of ['REDIS_URL', 'LOG_LEVEL', 'COUNTERSTAMP_EXECUTOR_DATABASE_URL', 'COUNTERSTAMP_PAYMENTS_WRITE_KEY', 'COUNTERSTAMP_SHOP_URL', 'epsilon_ms']) {
+  for (const name of [
+    'REDIS_URL',
+    'LOG_LEVEL',
+    'COUNTERSTAMP_EXECUTOR_DATABASE_URL',
+    'COUNTERSTAMP_PAYMENTS_WRITE_KEY',
+    'COUNTERSTAMP_SHOP_URL',
+    'epsilon_ms',
+  ]) {
     expect(text, name).toContain(name);
   }
   expect(text).not.toMatch(/^\s+at /m);

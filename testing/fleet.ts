@@ -64,7 +64,10 @@ export interface FleetOptions {
 }
 
 /** Prepares a database for a fleet: tables, roles, the queue's schema. */
-export async function prepareFleetDatabase(url: string, { rolePrefix, secret }: Pick<FleetOptions, 'rolePrefix' | 'secret'>): Promise<void> {
+export async function prepareFleetDatabase(
+  url: string,
+  { rolePrefix, secret }: Pick<FleetOptions, 'rolePrefix' | 'secret'>,
+): Promise<void> {
   await migrate(url, { rolePrefix, secret });
   await migrateQueue(url, { grantTo: (['api', ...WORKERS] as const).map((service) => roleName(rolePrefix, service)) });
 }
@@ -94,14 +97,18 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
 
   const start: Fleet['start'] = async (service, env = {}) => {
     const log = join(logs, `${service}-${processes.length}.log`);
-    const child = spawn(process.execPath, [...(options.execArgv ?? ['--max-semi-space-size=4']), 'apps/cli/dist/main.js', 'service', service], {
-      env: {
-        ...environment,
-        ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}),
-        ...env,
+    const child = spawn(
+      process.execPath,
+      [...(options.execArgv ?? ['--max-semi-space-size=4']), 'apps/cli/dist/main.js', 'service', service],
+      {
+        env: {
+          ...environment,
+          ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}),
+          ...env,
+        },
+        stdio: ['ignore', 'pipe', 'pipe'],
       },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    );
     const file = createWriteStream(log);
     const ended = once(child, 'exit').then(([code, signal]: (number | string | null)[]) => code ?? signal ?? 'unknown');
     const started: ServiceProcess = { service, port: 0, child, log, ended };

@@ -8,8 +8,16 @@ export type FleetBackend = (typeof FLEET_BACKENDS)[number];
 /** A fleet on a database of its own, for one test file. `redis`: another Redis than the run's, when a test must own it. */
 export async function testFleet(backend: FleetBackend, redis?: string): Promise<Fleet> {
   const access = { rolePrefix: TEST_ROLE_PREFIX, secret: TEST_SECRET };
-  const database = await testDatabase({ version: 18, name: 'fleet', prepare: (url) => prepareFleetDatabase(url, access) });
-  const fleet = await startFleet({ ownerUrl: database.url, ...access, ...(backend === 'redis' ? { redisUrl: redis ?? (await redisUrl()) } : {}) });
+  const database = await testDatabase({
+    version: 18,
+    name: 'fleet',
+    prepare: (url) => prepareFleetDatabase(url, access),
+  });
+  const fleet = await startFleet({
+    ownerUrl: database.url,
+    ...access,
+    ...(backend === 'redis' ? { redisUrl: redis ?? (await redisUrl()) } : {}),
+  });
   return {
     ...fleet,
     async stop() {

@@ -10,8 +10,9 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
   afterAll(() => db.close());
 
   test('the legal moves in SQL are the table in manifest-core', async () => {
-    const rows =
-      await db.owner<{ from_state: string; trigger: string }[]>`select from_state, trigger, to_state, to_json(services) as services, to_json(facts) as facts, counts from cs.legal_move`;
+    const rows = await db.owner<
+      { from_state: string; trigger: string }[]
+    >`select from_state, trigger, to_state, to_json(services) as services, to_json(facts) as facts, counts from cs.legal_move`;
     const byPair = (a: { from_state: string; trigger: string }, b: { from_state: string; trigger: string }) =>
       `${a.from_state}/${a.trigger}` < `${b.from_state}/${b.trigger}` ? -1 : 1;
     const expected = TRANSITIONS.map((rule) => ({

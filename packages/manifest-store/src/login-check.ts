@@ -10,13 +10,16 @@ const NOT_MIGRATED = new Set(['3F000', '42P01', '42883', '42501']);
  */
 export async function loginFault(sql: Sql, service: Service): Promise<string | undefined> {
   try {
-    const [row] = await answered(sql<{ service: string | null; login: string }[]>`select cs.caller_service() as service, session_user as login`);
+    const [row] = await answered(
+      sql<{ service: string | null; login: string }[]>`select cs.caller_service() as service, session_user as login`,
+    );
     if (row?.service === service) return undefined;
     return `the database login ${row?.login} is ${row?.service ?? 'no service'}, not ${service}; give this process the login of its own service`;
   } catch (error) {
     if (error instanceof StoreUnavailable) return undefined;
     const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-    if (NOT_MIGRATED.has(code)) return 'the database has no schema of this version for this login; run `counterstamp migrate` as its owner first';
+    if (NOT_MIGRATED.has(code))
+      return 'the database has no schema of this version for this login; run `counterstamp migrate` as its owner first';
     throw error;
   }
 }

@@ -23,7 +23,10 @@ export async function migrate(ownerUrl: string, options: MigrateOptions = {}): P
   const prefix = options.rolePrefix ?? DEFAULT_ROLE_PREFIX;
   const journal = readJournal();
   // Loaded when it is needed: a worker never migrates, and should not carry the migrator's memory.
-  const [{ drizzle }, { migrate: runMigrations }] = await Promise.all([import('drizzle-orm/postgres-js'), import('drizzle-orm/postgres-js/migrator')]);
+  const [{ drizzle }, { migrate: runMigrations }] = await Promise.all([
+    import('drizzle-orm/postgres-js'),
+    import('drizzle-orm/postgres-js/migrator'),
+  ]);
   const sql = postgres(ownerUrl, { max: 1, onnotice: () => undefined, connect_timeout: 10 });
   try {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;

@@ -22,7 +22,10 @@ export interface HealthServer {
  * framework would be a tenth of a worker's memory.
  * @throws {Error} when the port is taken.
  */
-export function startHealthServer(deps: { readiness: () => Promise<Readiness>; metrics: Metrics }, address: { host: string; port: number }): Promise<HealthServer> {
+export function startHealthServer(
+  deps: { readiness: () => Promise<Readiness>; metrics: Metrics },
+  address: { host: string; port: number },
+): Promise<HealthServer> {
   const answer = async (path: string): Promise<{ status: number; type: string; body: string }> => {
     switch (path) {
       case '/healthz':
@@ -37,13 +40,16 @@ export function startHealthServer(deps: { readiness: () => Promise<Readiness>; m
         return { status: 404, type: 'text/plain', body: 'healthz, readyz and metrics are here\n' };
     }
   };
-  const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS }, (request, response) => {
-    const path = (request.url ?? '').split('?')[0] ?? '';
-    const send = ({ status, type, body }: { status: number; type: string; body: string }) => {
-      response.writeHead(status, { 'content-type': type }).end(request.method === 'HEAD' ? undefined : body);
-    };
-    answer(path).then(send, () => send({ status: 500, type: 'text/plain', body: 'the check itself failed\n' }));
-  });
+  const server = createServer(
+    { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
+    (request, response) => {
+      const path = (request.url ?? '').split('?')[0] ?? '';
+      const send = ({ status, type, body }: { status: number; type: string; body: string }) => {
+        response.writeHead(status, { 'content-type': type }).end(request.method === 'HEAD' ? undefined : body);
+      };
+      answer(path).then(send, () => send({ status: 500, type: 'text/plain', body: 'the check itself failed\n' }));
+    },
+  );
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(address.port, address.host, () => {

@@ -1,0 +1,85 @@
+import net from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  type StoreFixture,
+  storeFixture,
+  TEST_ROLE_PREFIX,
+  TEST_SECRET,
+  testIds,
+} from '../../../testing/store-fixture.ts';
+import { connect } from './connection.ts';
+import { serviceUrl } from './roles.ts';
+import { createWorkerStore } from './worker-store.ts';
+
+let db: StoreFixture;
+beforeAll(async () => {
+  db = await storeFixture(18);
+});
+afterAll(() => db.close());
+
+/** A proxy that counts how often the client speaks after the server has: one for each round trip. */
+async function countingProxy(target: URL): Promise<{ port: number; count: () => number; close: () => void }> {
+  let turns = 0;
+  let serverSpoke = true;
+  const sockets = new Set<net.Socket>();
+  const server = net.createServer((client) => {
+    const upstream = net.connect({ host: target.hostname, port: Number(target.port) });
+    sockets.add(client).add(upstream);
+    client.on('data', (data) => {
+      if (serverSpoke) turns++;
+      serverSpoke = false;
+      upstream.write(data);
+    });
+    upstream.on('data', (data) => {
+      serverSpoke = true;
+      client.write(data);
+    });
+    for (const socket of [client, upstream]) socket.on('error', () => undefined);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  return {
+    port: typeof address === 'object' && address !== null ? address.port : 0,
+    count: () => turns,
+    close() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}
+
+test('a load is one round trip, and a commit is one round trip', async () => {
+  const url = new URL(serviceUrl(db.url, 'preflight', TEST_SECRET, TEST_ROLE_PREFIX));
+  const proxy = await countingProxy(new URL(url));
+  url.host = `127.0.0.1:${proxy.port}`;
+  const sql = connect(url.href, { max: 1, applicationName: 'test-round-trips' });
+  const store = createWorkerStore(sql, { instance_id: 'ins_test', ids: testIds });
+  try {
+    let row = await db.move('preflight', await db.createRun(), 'request_loaded', 'preflight');
+    const commit = async () => {
+      const outcome = await store.commitStage({
+        run_id: row.run_id,
+        expected: row.revision,
+        from: 'preflight',
+        on: 'read_failed',
+        to: 'preflight',
+        facts: { read_failure: { operation: 'read_order', reason: 'test' } },
+        wake_in_ms: 3_000,
+      });
+      if (outcome.kind !== 'committed') throw new Error('lost');
+      row = outcome.row;
+    };
+    // The first of each prepares its statement, once per connection.
+    await store.load(row.run_id);
+    await commit();
+    let before = proxy.count();
+    for (let i = 0; i < 10; i++) await commit();
+    expect(proxy.count() - before).toBe(10);
+    before = proxy.count();
+    for (let i = 0; i < 10; i++) await store.load(row.run_id);
+    expect(proxy.count() - before).toBe(10);
+  } finally {
+    await sql.end({ timeout: 1 });
+    proxy.close();
+  }
+});
