@@ -58,7 +58,7 @@ export function createClient(options: ClientOptions): ApiClient {
     schema: z.ZodType<T>,
     request: { run_id?: RunId; query?: URLSearchParams; body?: unknown; accept?: readonly number[] } = {},
   ): Promise<{ status: number; body: T }> {
-    const query = request.query === undefined || request.query.size === 0 ? '' : `?${request.query}`;
+    const query = request.query === undefined || request.query.size === 0 ? '' : `?${request.query.toString()}`;
     const url = `${baseUrl}${route.path.replace('{run_id}', encodeURIComponent(request.run_id ?? ''))}${query}`;
     const { status, type, text } = await exchange(url, route.method.toUpperCase(), request.body);
     const value = parseJson(text);

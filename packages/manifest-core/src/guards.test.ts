@@ -145,12 +145,11 @@ describe('no-effect-without-approval', () => {
               continue;
             }
             reached++;
-            expect(run.action?.canonical).toBe(truth.bytes);
-            expect(truth.no).toBe(false);
-            expect(nowMs).toBeLessThan(truth.untilMs);
-            expect([...truth.yes].filter((person) => person !== run.requested_by).length).toBeGreaterThanOrEqual(
-              truth.required,
-            );
+            const entitled = [...truth.yes].filter((person) => person !== run.requested_by).length;
+            if (run.action?.canonical !== truth.bytes) throw new Error('other bytes than those asked about');
+            if (truth.no) throw new Error('somebody rejected');
+            if (nowMs >= truth.untilMs) throw new Error('the approval had expired');
+            if (entitled < truth.required) throw new Error(`${entitled} of ${truth.required} approvals`);
           }
           if (on === 'action_fixed') {
             run = asked(run, step.amount, nowMs, step.lifeMs, step.required);

@@ -46,11 +46,12 @@ export function dispatchGuards(
     check('approval_asked', false, 'no approval was asked for yet');
     return guards;
   }
-  const operation = action.fields.operation;
+  const { operation } = action.fields;
+  const allowed = typeof operation === 'string' && manifest.allowed_operations.includes(operation);
   check(
     'operation_allowed',
-    typeof operation === 'string' && manifest.allowed_operations.includes(operation),
-    `${String(operation)} ${typeof operation === 'string' && manifest.allowed_operations.includes(operation) ? 'is' : 'is not'} among the run's allowed operations`,
+    allowed,
+    `${JSON.stringify(operation)} ${allowed ? 'is' : 'is not'} among the run's allowed operations`,
   );
   const storedDigest = digestOf('cs.action.v1', action.canonical);
   check(

@@ -61,10 +61,8 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
       observation: { kind: 'found', provider_ref: 're_1', body: {} },
     });
     const events = (await db.api.events('shop_north', row.run_id)) ?? [];
-    const replayed = events.reduce<Record<string, unknown>>(
-      (state, event) => ({ ...state, ...JSON.parse(event.payload).set, revision: event.revision }),
-      {},
-    );
+    const replayed: Record<string, unknown> = {};
+    for (const event of events) Object.assign(replayed, JSON.parse(event.payload).set, { revision: event.revision });
     const [snapshot] = await db.owner<
       { row: Record<string, unknown> }[]
     >`select to_jsonb(r) as row from cs.run r where run_id = ${row.run_id.slice(4)}::uuid`;
@@ -81,7 +79,8 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     for (const [name, value] of Object.entries(replayed)) {
       const stored = snapshot?.row[name] ?? null;
       const instant = name.endsWith('_at') && value !== null;
-      expect(instant ? Date.parse(String(stored)) : stored, name).toEqual(instant ? Date.parse(String(value)) : value);
+      const comparable = (of: unknown) => (instant && typeof of === 'string' ? Date.parse(of) : of);
+      expect(comparable(stored), name).toEqual(comparable(value));
     }
     expect(events.map((event) => event.to)).toEqual([
       'queued', 'preflight', 'collecting', 'collecting', 'proposed', 'awaiting_approval', 'awaiting_approval', 'executing', 'needs_reconciliation', 'verifying',

@@ -117,8 +117,8 @@ export function createApp(deps: ApiDeps): Api {
       run_id: run_id.success ? run_id.data : null,
       what: action,
       code: answer.code,
-      // Cut by characters: half of one could not be stored.
-      detail: { role: who.role, path: [...answer.path].slice(0, AUDIT_PATH_MAX).join('') },
+      // Half of a surrogate pair, cut at the limit, could not be stored.
+      detail: { role: who.role, path: answer.path.slice(0, AUDIT_PATH_MAX).toWellFormed() },
     });
   }
 

@@ -65,7 +65,7 @@ test('an approval and a rejection at once end in one of the two, never in both',
     const [yes, no] = [await decision(run_id), await decision(run_id, 'reject')];
     const path = `/v1/runs/${run_id}/decisions`;
     const replies = await Promise.all([one(0).post(path, approver, yes), one(1).post(path, approver, no)]);
-    expect(replies.map(({ status }) => status).sort()).toEqual([200, 409]);
+    expect(replies.map(({ status }) => status).sort((a, b) => a - b)).toEqual([200, 409]);
     const run = await one(0).client(approver).getRun(run_id);
     expect(run.approval?.decisions).toHaveLength(1);
   }

@@ -230,7 +230,7 @@ export function matchEffects(
   effects: readonly Effect[],
 ): Observation {
   const named = new Set(bind.attempts.map((attempt) => attempt.provider_ref).filter((ref) => ref !== null));
-  const ours = effects.filter((effect) => effect.run_id === bind.run_id );
+  const ours = effects.filter((effect) => effect.run_id === bind.run_id || named.has(effect.provider_ref));
   const [effect, second] = ours;
   if (effect !== undefined && second !== undefined) return { kind: 'found', match: 'multiple', effects: ours };
   if (effect !== undefined) {
