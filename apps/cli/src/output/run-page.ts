@@ -1,0 +1,105 @@
+import type { RunView } from '@counterstamp/api-contract';
+import { printable, table } from './table.ts';
+
+/** A run as a person reads it: where it stands and why, what is asked for, and everything that happened to it. Pure. */
+export function runPage(run: RunView): string {
+  return [
+    heading(run),
+    section('Action', actionLines(run)),
+    section('Decisions', decisionLines(run)),
+    section('Attempts', attemptLines(run)),
+    section('Observations', observationLines(run)),
+    section('Conditions of a dispatch, judged now', guardLines(run)),
+    section('Deadlines', deadlineLines(run)),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n');
+}
+
+function section(title: string, lines: readonly string[]): string {
+  return lines.length === 0 ? '' : `${title}\n${lines.map((line) => `  ${line}`.trimEnd()).join('\n')}`;
+}
+
+function heading(run: RunView): string {
+  const lines = [
+    `${run.run_id}  ${run.state}${run.parked_reason === null ? '' : ' (parked for a person)'}`,
+    `  request ${run.request_id} of ${run.tenant_id}, generation ${run.generation}, workflow ${run.workflow} ${run.workflow_version}, revision ${run.revision}, since ${run.state_since}`,
+  ];
+  if (run.stop_reason !== null) lines.push(`  Why: ${run.stop_reason.code}: ${printable(run.stop_reason.message)}`);
+  if (run.next !== null) lines.push(`  Next: ${run.next}`);
+  return lines.join('\n');
+}
+
+/** What an approver is asked about, as it is displayed, with the digests that a decision names. */
+export function actionLines(run: Pick<RunView, 'action' | 'approval' | 'action_revision'>): string[] {
+  const { action, approval } = run;
+  if (action === null || approval === null) return [];
+  return [
+    ...table(
+      [],
+      approval.display.map(({ label, value }) => [label, value]),
+    ).split('\n'),
+    '',
+    `action_digest    ${action.digest}`,
+    `approval_digest  ${approval.approval_digest}`,
+    `action_revision  ${approval.action_revision}`,
+    `policy           ${approval.policy} ${approval.policy_version}, ${approval.policy_rule}: ${approval.approvals_required} approval${approval.approvals_required === 1 ? '' : 's'} needed`,
+    `expires          ${approval.expires_at}`,
+  ];
+}
+
+function decisionLines(run: RunView): string[] {
+  const decisions = run.approval?.decisions ?? [];
+  if (decisions.length === 0) return run.approval === null ? [] : ['none yet'];
+  return table(
+    ['AT', 'DECISION', 'BY', 'METHOD', 'REASON'],
+    decisions.map((one) => [one.decided_at, one.decision, one.principal_id, one.method, one.reason ?? '']),
+  ).split('\n');
+}
+
+function attemptLines(run: RunView): string[] {
+  if (run.attempts.length === 0) return [];
+  return table(
+    ['N', 'STARTED', 'CALL DEADLINE', 'STATUS', 'PROVIDER REF', 'ANSWER'],
+    run.attempts.map((one) => [
+      String(one.n),
+      one.started_at,
+      one.call_deadline,
+      one.status,
+      one.provider_ref ?? '',
+      oneLine(one.response),
+    ]),
+  ).split('\n');
+}
+
+function observationLines(run: RunView): string[] {
+  if (run.observations.length === 0) return [];
+  return table(
+    ['AT', 'SEEN', 'PROVIDER REF', 'DETAIL'],
+    run.observations.map((one) => [one.at, one.kind, one.provider_ref ?? '', oneLine(one.body)]),
+  ).split('\n');
+}
+
+/** Each condition of a dispatch, with pass or fail. */
+export function guardLines(run: Pick<RunView, 'guards'>): string[] {
+  return table(
+    [],
+    run.guards.map(({ guard, pass, detail }) => [pass ? '✓ pass' : '✗ fail', guard, detail]),
+  ).split('\n');
+}
+
+function deadlineLines(run: RunView): string[] {
+  const lines = [`run              ${run.deadlines.run}`];
+  if (run.deadlines.approval !== null) lines.push(`approval         ${run.deadlines.approval}`);
+  if (run.wake_at !== null) lines.push(`looked at again  ${run.wake_at}`);
+  return lines;
+}
+
+/** Characters of a recorded answer on a page; `--json` has all of it. */
+const DETAIL_MAX = 160;
+
+function oneLine(value: unknown): string {
+  if (value === null) return '';
+  const text = JSON.stringify(value);
+  return text.length <= DETAIL_MAX ? text : `${text.slice(0, DETAIL_MAX - 1)}…`;
+}

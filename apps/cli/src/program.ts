@@ -1,0 +1,37 @@
+import { Command } from 'commander';
+import { addApprove } from './commands/approve.ts';
+import { addKeyCreate } from './commands/key-create.ts';
+import { addMigrate } from './commands/migrate.ts';
+import { addReject } from './commands/reject.ts';
+import { addRunCreate } from './commands/run-create.ts';
+import { addRunEvents } from './commands/run-events.ts';
+import { addRunList } from './commands/run-list.ts';
+import { addRunShow } from './commands/run-show.ts';
+import { addService } from './commands/service.ts';
+import { addTour } from './commands/tour.ts';
+import { addUp } from './commands/up.ts';
+import { addVerifyHistory } from './commands/verify-history.ts';
+
+/** The command line. Each command loads what it needs only when it runs: a worker's process must stay small. */
+export function createProgram(): Command {
+  const program = new Command('counterstamp')
+    .description('A person stamps the exact bytes, the fleet performs them once, a separate read proves the result.')
+    .version('0.1.0')
+    .exitOverride()
+    .showHelpAfterError('(add --help for usage and examples)');
+  addUp(program);
+  addTour(program);
+  addService(program);
+  addMigrate(program);
+  const key = program.command('key').description('API keys');
+  addKeyCreate(key);
+  const run = program.command('run').description('Create runs and look at them');
+  addRunCreate(run);
+  addRunShow(run);
+  addRunList(run);
+  addRunEvents(run);
+  addApprove(program);
+  addReject(program);
+  addVerifyHistory(program);
+  return program;
+}

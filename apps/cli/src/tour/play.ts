@@ -1,0 +1,227 @@
+import type { RunView } from '@counterstamp/api-contract';
+import { digestOf, isClosed, type RunId } from '@counterstamp/manifest-core';
+import { differences, expectedText, type Seen, seenText } from './compare.ts';
+import { AMOUNT_MINOR, type DoorScenario, type RunScenario, type Scenario, type Step } from './scenario.ts';
+import { lookUntil, refusalOf, type Tools } from './tools.ts';
+
+/** Milliseconds that any one wait of a scenario may take. The longest expected one is about 6 s. */
+const WAIT_MAX_MS = 40_000;
+
+/** Where the tour's runs live, and who looks at them. */
+const TENANT = 'shop_north';
+const READER = 'shop_north/auditor';
+
+/** What came of one scenario. */
+export interface Verdict {
+  name: string;
+  ok: boolean;
+  expected: string;
+  seen: string;
+  differences: readonly string[];
+  run_id?: RunId;
+  /** The run's events, when something differs. */
+  trail?: readonly string[];
+  ms: number;
+}
+
+/** Plays one scenario to its end. Never rejects: what breaks is a difference. */
+export async function play(scenario: Scenario, tools: Tools): Promise<Verdict> {
+  const startedAt = performance.now();
+  const verdict = scenario.kind === 'run' ? await playRun(scenario, tools) : await playDoor(scenario, tools);
+  return {
+    ...verdict,
+    name: scenario.name,
+    ok: verdict.differences.length === 0,
+    ms: Math.round(performance.now() - startedAt),
+  };
+}
+
+type Played = Omit<Verdict, 'name' | 'ok' | 'ms'>;
+
+async function playRun(scenario: RunScenario, tools: Tools): Promise<Played> {
+  const expected = expectedText(scenario.expected);
+  let run_id: RunId | undefined;
+  try {
+    const id = tools.unique();
+    const { amount_minor = AMOUNT_MINOR, ...world } = scenario.world ?? {};
+    await tools.sandbox.seedCase({
+      tenant_id: TENANT,
+      request_id: `case_${id}`,
+      order_id: `order_${id}`,
+      amount_minor,
+      currency: 'USD',
+      ...world,
+    });
+    const created = await tools.as('shop_north/requester').createRun({
+      request_id: `case_${id}`,
+      input: {
+        order_id: `order_${id}`,
+        requested_amount_minor: AMOUNT_MINOR,
+        currency: 'USD',
+        reason: 'item arrived damaged',
+      },
+      ...(scenario.approval_life_ms === undefined ? {} : { approval_life_ms: scenario.approval_life_ms }),
+    });
+    run_id = created.run_id;
+    const refused = scenario.steps === undefined ? [] : await takeSteps(run_id, scenario.steps, tools);
+    const seen = await look(run_id, `pay_order_${id}`, refused, tools);
+    const differing = differences(scenario.expected, seen);
+    return {
+      expected,
+      seen: seenText(scenario.expected, seen),
+      differences: differing,
+      run_id,
+      ...(differing.length === 0 ? {} : { trail: await trailOf(run_id, tools) }),
+    };
+  } catch (error) {
+    return broken(expected, error, run_id, tools);
+  }
+}
+
+/** What people do once the run waits for them. @returns the answers to the steps that had to be refused. */
+async function takeSteps(run_id: RunId, steps: readonly Step[], tools: Tools): Promise<string[]> {
+  const refused: string[] = [];
+  for (const step of steps) {
+    const run = await waitFor(run_id, (seen) => seen.state === 'awaiting_approval', tools);
+    if (run.state !== 'awaiting_approval') break; // It stopped before anybody was asked: the comparison says so.
+    if (step.kind === 'read') {
+      refused.push(await refusalOf(tools.as(step.by).getRun(run_id)));
+      continue;
+    }
+    const decided = decide(run, step, tools);
+    if (step.refused === undefined) {
+      await decided;
+      continue;
+    }
+    const answer = await refusalOf(decided);
+    const after = await tools.as(READER).getRun(run_id);
+    refused.push(after.state === 'awaiting_approval' ? answer : `${answer}, but then ${after.state}`);
+  }
+  return refused;
+}
+
+/** Decides on exactly what the run shows, unless the step says otherwise. */
+function decide(run: RunView, step: Extract<Step, { kind: 'decide' }>, tools: Tools): Promise<unknown> {
+  if (run.approval === null) throw new Error('the run waits for an approval that it does not show');
+  const { approval_id, approval_digest, action_digest, action_revision } = run.approval;
+  return tools.as(step.by).decide(run.run_id, {
+    approval_id,
+    decision: step.decision,
+    approval_digest,
+    action_digest: step.digest === 'another' ? digestOf('cs.action.v1', 'another action') : action_digest,
+    action_revision,
+    ...(step.decision === 'reject' ? { reason: 'not today' } : {}),
+  });
+}
+
+/** Looks until the run has stopped for good or for a person, or until `until` holds. */
+function waitFor(run_id: RunId, until: (run: RunView) => boolean, tools: Tools): Promise<RunView> {
+  const stopped = (run: RunView) => isClosed(run.state) || run.parked_reason !== null;
+  return lookUntil(
+    () => tools.as(READER).getRun(run_id),
+    (run) => stopped(run) || until(run),
+    WAIT_MAX_MS,
+  );
+}
+
+async function look(run_id: RunId, payment_id: string, refused: readonly string[], tools: Tools): Promise<Seen> {
+  const run = await waitFor(run_id, () => false, tools);
+  const [{ events }, requests, refunds] = await Promise.all([
+    tools.as(READER).runEvents(run_id),
+    tools.sandbox.requests(payment_id),
+    tools.sandbox.refunds(payment_id),
+  ]);
+  return {
+    state: run.state,
+    stop: run.stop_reason?.code,
+    parked: run.parked_reason !== null,
+    trail: events.map((event) => event.to),
+    message: run.stop_reason?.message ?? '',
+    refused,
+    refunds: refunds.map((refund) => refund.amount),
+    requests: requests.length,
+    approvedBytes: requests.every((request) => isApproved(run, request.body)),
+  };
+}
+
+/** The bytes that arrived are those whose digest the attempt recorded, for the action whose digest was approved. */
+function isApproved(run: RunView, body: string | null): boolean {
+  const { action, approval } = run;
+  if (body === null || action === null || approval === null) return false;
+  const sent = digestOf('cs.request-bytes.v1', body);
+  return (
+    digestOf('cs.action.v1', action.canonical) === approval.action_digest &&
+    run.attempts.some((attempt) => attempt.request_digest === sent && attempt.action_digest === approval.action_digest)
+  );
+}
+
+async function trailOf(run_id: RunId, tools: Tools): Promise<string[]> {
+  const { events } = await tools.as(READER).runEvents(run_id);
+  return events.map(
+    ({ revision, at, from, to, trigger, actor }) => `${revision} ${at} ${from ?? '·'} → ${to} (${trigger} by ${actor})`,
+  );
+}
+
+async function playDoor(scenario: DoorScenario, tools: Tools): Promise<Played> {
+  const wanted = scenario.tries.map(({ what, refused }) => ({ what, answer: refused }));
+  const expected = `${answersText(wanted)}, no run, nothing sent`;
+  try {
+    const id = tools.unique();
+    await tools.sandbox.seedCase({
+      tenant_id: TENANT,
+      request_id: `case_${id}`,
+      order_id: `order_${id}`,
+      amount_minor: AMOUNT_MINOR,
+      currency: 'USD',
+    });
+    const requester = tools.as('shop_north/requester');
+    const answers: { what: string; answer: string }[] = [];
+    for (const { what, amount } of scenario.tries) {
+      // Written by hand: a number such as -4200 or 42.5 must leave as it stands here.
+      const member = amount === undefined ? '' : `"requested_amount_minor":${amount},`;
+      const body = `{"request_id":"case_${id}","input":{"order_id":"order_${id}",${member}"currency":"USD","reason":"item arrived damaged"}}`;
+      answers.push({ what, answer: await refusalOf(requester.createRun(new TextEncoder().encode(body))) });
+    }
+    const { runs } = await tools.as(READER).listRuns({ limit: 200 });
+    const made = runs.filter((run) => run.request_id === `case_${id}`).length;
+    const sent = (await tools.sandbox.requests(`pay_order_${id}`)).length;
+    return {
+      expected,
+      seen: `${answersText(answers)}, ${made === 0 ? 'no run' : `${made} runs`}, ${sent === 0 ? 'nothing sent' : `${sent} requests`}`,
+      differences: [
+        ...answers.flatMap(({ what, answer }, index) =>
+          answer === wanted[index]?.answer ? [] : [`${what}: the answer is ${answer}`],
+        ),
+        ...(made === 0 ? [] : ['a run was made']),
+        ...(sent === 0 ? [] : ['a request was sent']),
+      ],
+    };
+  } catch (error) {
+    return broken(expected, error, undefined, tools);
+  }
+}
+
+/** `400 amount_not_positive (zero, negative) at /input/…`: the same answer once, and a place that all of them name once. */
+function answersText(answers: readonly { what: string; answer: string }[]): string {
+  const places = new Set(answers.map(({ answer }) => answer.split(' at ')[1] ?? ''));
+  const [place = ''] = places.size === 1 ? places : [];
+  const whats = new Map<string, string[]>();
+  for (const { what, answer } of answers) {
+    const text = place === '' ? answer : (answer.split(' at ')[0] ?? answer);
+    whats.set(text, [...(whats.get(text) ?? []), what]);
+  }
+  const texts = [...whats].map(([answer, list]) => `${answer} (${list.join(', ')})`);
+  return `${texts.join(', ')}${place === '' ? '' : `, each at ${place}`}`;
+}
+
+async function broken(expected: string, error: unknown, run_id: RunId | undefined, tools: Tools): Promise<Played> {
+  const why = error instanceof Error ? error.message : String(error);
+  const trail = run_id === undefined ? undefined : await trailOf(run_id, tools).catch(() => undefined);
+  return {
+    expected,
+    seen: why,
+    differences: [why],
+    ...(run_id === undefined ? {} : { run_id }),
+    ...(trail === undefined ? {} : { trail }),
+  };
+}

@@ -1,0 +1,74 @@
+import type { State, StopReasonCode } from '@counterstamp/manifest-core';
+import type { CaseSeedInput } from '@counterstamp/sandbox';
+
+/** What every refund of the tour asks for, in minor units of USD, unless its scenario says otherwise. */
+export const AMOUNT_MINOR = 4_200;
+
+/** Facts of the shop and the provider that differ from a coherent, open case. */
+export type World = Partial<
+  Pick<CaseSeedInput, 'amount_minor' | 'request_status' | 'order_tenant_id' | 'payment_captured_amount_minor' | 'fault'>
+>;
+
+/** A key of the tour, by tenant and person: `shop_north/approver`. */
+export type Holder = `${string}/${string}`;
+
+/** What somebody does while the run waits for an approval. `refused` is the answer that is expected instead of success. */
+export type Step =
+  | { kind: 'decide'; by: Holder; decision: 'approve' | 'reject'; digest?: 'another'; refused?: Refused }
+  | { kind: 'read'; by: Holder; refused: Refused };
+
+/** `409 digest_mismatch`, `400 amount_not_positive at /input/requested_amount_minor`. */
+export type Refused = `${number} ${string}`;
+
+/** What is compared: the same shape is expected and seen. */
+export interface Result {
+  state: State;
+  /** Code of the stop reason. */
+  stop?: StopReasonCode;
+  /** Parked for a person. */
+  parked?: true;
+  /** States that the run passed through, in this order; others may lie between. */
+  through?: readonly State[];
+  /** What the stop reason's message must contain. */
+  says?: string;
+  /** Answers to the steps that had to be refused. */
+  refused?: readonly Refused[];
+  /** Amounts of the refunds in the provider's books, in minor units. */
+  refunds: readonly number[];
+  /** Refund requests that reached the provider. */
+  requests: number;
+}
+
+/** A run that travels through the fleet. */
+export interface RunScenario {
+  kind: 'run';
+  name: string;
+  world?: World;
+  /** Milliseconds that the approval lives. */
+  approval_life_ms?: number;
+  /** What people do, in order; nothing when absent. */
+  steps?: readonly Step[];
+  expected: Result;
+}
+
+/** Requests that the door turns away, so that no run exists. */
+export interface DoorScenario {
+  kind: 'door';
+  name: string;
+  tries: readonly {
+    what: string /** JSON text of the amount; absent: no amount. */;
+    amount?: string;
+    refused: Refused;
+  }[];
+}
+
+export type Scenario = RunScenario | DoorScenario;
+
+/** A heading and what stands under it. */
+export interface ScenarioGroup {
+  title: string;
+  scenarios: readonly Scenario[];
+}
+
+/** The plain approval of most scenarios. */
+export const APPROVED: readonly Step[] = [{ kind: 'decide', by: 'shop_north/approver', decision: 'approve' }];
