@@ -9,6 +9,8 @@ export interface ConnectorUnderTest {
   connector: Connector;
   /** An action that the target accepts. */
   action: JsonObject;
+  /** Members of the action that the connector can observe. */
+  fields: readonly string[];
   /** The same action of another amount in another currency; the target accepts it too. */
   actionOf(amount_minor: number, currency: string): Promise<JsonObject>;
   /** Makes the next request of `action` meet this fault of the target; `fault` is the target's own word. */
@@ -88,7 +90,8 @@ export function describeConnector(
       http.close();
       await under.close();
     });
-    const look = () => under.connector.observe(under.action, { run_id: BIND.run_id, attempts: [] });
+    const look = () =>
+      under.connector.observe(under.action, { run_id: BIND.run_id, attempts: [], fields: under.fields });
 
     test('an accepted request is applied: sent once, one effect, and the look-up finds exactly it', async () => {
       const { outcome, sends } = await execute(under.connector, under.action);
@@ -168,7 +171,9 @@ export function describeConnector(
           const idempotency_key = `cs-${currency}-${amount}`;
           const { outcome } = await execute(connector, action, { bind: { ...BIND, idempotency_key } });
           expect(outcome).toMatchObject({ class: 'applied', effect: { amount_minor: amount, currency } });
-          expect(await connector.observe(action, { run_id: BIND.run_id, attempts: [] })).toMatchObject({
+          expect(
+            await connector.observe(action, { run_id: BIND.run_id, attempts: [], fields: under.fields }),
+          ).toMatchObject({
             kind: 'found',
             match: 'exact',
             effect: { amount_minor: amount, currency },

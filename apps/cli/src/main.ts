@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { CommanderError } from 'commander';
 import { EXIT, explain } from './failure.ts';
 import { createProgram } from './program.ts';

@@ -10,9 +10,6 @@ const CONTEXT_ENTRIES_MAX = 8;
 /** Operations that one run may name; no workflow comes near. */
 const OPERATIONS_MAX = 32;
 
-/** An approval that lives shorter could not be used before it expires. */
-const APPROVAL_LIFE_MS_MIN = 1_000;
-
 /** Largest revision that the database's integer holds. */
 const REVISION_MAX = 2_147_483_647;
 
@@ -38,7 +35,7 @@ export const CreateRunBody = z.strictObject({
   proposal: WorkflowObject.optional(),
   context: z.array(ContextEntry).max(CONTEXT_ENTRIES_MAX).optional(),
   /** Milliseconds that the approval lives: shorter than the installation's, never longer. */
-  approval_life_ms: z.int().min(APPROVAL_LIFE_MS_MIN).optional(),
+  approval_life_ms: z.int().positive().optional(),
   /** The stopped run that this one replaces as its next generation. */
   supersedes: RunId.optional(),
 });

@@ -7,6 +7,7 @@ export type {
   IdempotencyContract,
   LookupContract,
   Observation,
+  ObserveBinding,
   Outcome,
   Prepared,
   Read,

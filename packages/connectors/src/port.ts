@@ -121,6 +121,14 @@ export type ReadOutcome =
 /** A read operation of an external system: safe to repeat. */
 export type Read = (args: JsonObject) => Promise<ReadOutcome>;
 
+/** Whose effect is looked for, and which members of the action it must equal. */
+export interface ObserveBinding {
+  run_id: string;
+  attempts: readonly Attempt[];
+  /** @throws {RangeError} from `observe` for a field that the connector cannot observe: it must never count as equal. */
+  fields: readonly string[];
+}
+
 export interface Connector {
   contract: ConnectorContract;
   /** Read operations by name; the dispatcher permits them one by one. */
@@ -132,7 +140,7 @@ export interface Connector {
   /** At most one physical send, through the connection that the runtime opened. */
   execute(prepared: Prepared, transport: OneShot): Promise<Outcome>;
   /** Own read-only credential. Never takes a lookalike for ours. */
-  observe(action: JsonObject, bind: { run_id: string; attempts: readonly Attempt[] }): Promise<Observation>;
+  observe(action: JsonObject, bind: ObserveBinding): Promise<Observation>;
 }
 
 /** A word of an external system that ends in a record, a log and before people's eyes: short and printable ASCII, or it is not understood. */

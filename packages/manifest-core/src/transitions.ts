@@ -51,7 +51,7 @@ export interface TransitionRule {
 const RULES = [
   { from: null, on: 'request_accepted', to: 'queued', by: ['api'], facts: ['input', 'proposal'] },
 
-  { from: 'queued', on: 'request_loaded', to: 'preflight', by: ['preflight'], facts: [] },
+  { from: 'queued', on: 'request_loaded', to: 'preflight', by: ['preflight'], facts: ['evidence'] },
   { from: 'queued', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['stop_reason'] },
 
   { from: 'preflight', on: 'read_failed', to: 'preflight', by: ['preflight'], facts: ['read_failure'], counts: 'read_failures' },
@@ -94,7 +94,7 @@ const RULES = [
   { from: 'needs_reconciliation', on: 'retry_refused', to: 'needs_reconciliation', by: ['executor'], facts: ['retry_allowed', 'parked_reason'] },
   { from: 'needs_reconciliation', on: 'parked', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'] },
   { from: 'needs_reconciliation', on: 'person_unsure', to: 'needs_reconciliation', by: ['api'], facts: ['observation', 'parked_reason'] },
-  { from: 'needs_reconciliation', on: 'effect_found', to: 'verifying', by: ['reconciler'], facts: ['observation'] },
+  { from: 'needs_reconciliation', on: 'effect_found', to: 'verifying', by: ['reconciler'], facts: ['observation'], counts: 'look_ups' },
   { from: 'needs_reconciliation', on: 'person_landed', to: 'verifying', by: ['api'], facts: ['observation'] },
   { from: 'needs_reconciliation', on: 'retry_dispatched', to: 'executing', by: ['executor'], facts: ['attempt'], counts: 'attempts', guard: 'mayDispatch' },
   { from: 'needs_reconciliation', on: 'never_sent', to: 'failed', by: ['reconciler'], facts: ['stop_reason'], guard: 'mayCloseNotSent' },

@@ -291,6 +291,11 @@ begin
   for v_name in select jsonb_object_keys(p_facts) loop
     if v_facts is null or not v_name = any (v_facts) then raise exception '% may not write %', p_on, v_name using errcode = 'CS002'; end if;
   end loop;
+  -- Rule 14: a veto is checked inside the transaction that would close the run without an effect.
+  if p_on = 'never_sent' and (exists (select from cs.attempt a where a.run_id = p_run and a.status <> 'not_sent')
+       or exists (select from cs.evidence e where e.run_id = p_run and e.kind = 'late_outcome')) then
+    raise exception 'an attempt may have been sent' using errcode = 'CS003';
+  end if;
   if (p_on = 'approval_expired' and v_now < v_run.approval_expires_at) or (p_on = 'deadline_passed' and v_now < v_run.run_deadline) then
     raise exception '% before its time', p_on using errcode = 'CS004';
   end if;
@@ -309,6 +314,7 @@ begin
   end if;
   if p_facts ? 'evidence_complete' then v_set := v_set || jsonb_build_object('evidence_complete', p_facts -> 'evidence_complete'); end if;
   if p_on = 'evidence_changed' then v_set := v_set || '{"evidence_complete": false}'; end if;
+  if p_on = 'checks_passed' then v_set := v_set || '{"read_failures": 0}'; end if; -- each station has its own read attempts
   if p_on = 'decision_voided' then v_set := v_set || '{"decisions_sufficient": false}'; end if;
 
   if p_facts ? 'proposal' then
@@ -543,8 +549,14 @@ begin
     raise exception 'evidence needs the attempt it speaks about' using errcode = 'CS003';
   end if;
   v_now := cs.clock();
+  -- The outcome may be recorded already: by our own commit whose answer was lost.
+  if exists (select from cs.attempt a where a.attempt_id = p_evidence ->> 'attempt_id'
+              and case when p_applied then a.status = 'succeeded' else a.status in ('succeeded', 'rejected', 'not_sent') end) then
+    result := 'known'; hot := cs.hot(v_run); return;
+  end if;
+  -- Round 0: it belongs to an attempt, never to the facts that an action is checked against.
   insert into cs.evidence (evidence_id, run_id, revision, round, kind, source_ref, observed_at, trusted, facts_digest, attempt_id)
-  values (p_evidence ->> 'evidence_id', p_run, v_run.revision, v_run.evidence_round, p_evidence ->> 'kind', p_evidence ->> 'source_ref', v_now, true, p_evidence ->> 'facts_digest', p_evidence ->> 'attempt_id')
+  values (p_evidence ->> 'evidence_id', p_run, v_run.revision, 0, p_evidence ->> 'kind', p_evidence ->> 'source_ref', v_now, true, p_evidence ->> 'facts_digest', p_evidence ->> 'attempt_id')
   on conflict (attempt_id, kind) where attempt_id is not null do nothing;
   if not found then result := 'known'; hot := cs.hot(v_run); return; end if;
   insert into cs.evidence_value (evidence_id, salt, facts_canonical) values (p_evidence ->> 'evidence_id', p_evidence ->> 'salt', p_evidence ->> 'facts_canonical');

@@ -360,6 +360,70 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     });
   });
 
+  test('an outcome that is recorded already is not evidence of anything new, and reopens nothing', async () => {
+    const { row, attempt_id } = await db.toExecuting();
+    const outcome = { attempt_id, status: 'succeeded' as const, provider_ref: 're_1', response: {} };
+    const verifying = await db.move('executor', row, 'effect_accepted', 'verifying', { attempt_outcome: outcome });
+    await db.move(
+      'verifier',
+      verifying,
+      'settlement_failed',
+      'failed',
+      {
+        observation: { kind: 'settlement_failed', provider_ref: 're_1', body: {} },
+        stop_reason: { code: 'settlement_failed', message: 'm' },
+      },
+      null,
+    );
+    const late = {
+      run_id: row.run_id,
+      attempt_id,
+      kind: 'late_outcome' as const,
+      applied: true,
+      body: { status: 201 },
+    };
+    expect(await db.stores.executor.appendEvidence(late)).toBe('known');
+    expect(await manifestOf(row.run_id)).toMatchObject({ state: 'failed', revision: row.revision + 2 });
+  });
+
+  test('a run is not closed as never sent while an attempt may have been, or evidence says so: checked inside the commit', async () => {
+    const close = (row: HotRow) =>
+      db.move('reconciler', row, 'never_sent', 'failed', { stop_reason: { code: 'not_sent', message: 'm' } }, null);
+    const reason = { stop_reason: { code: 'external_result_uncertain' as const, message: 'm' } };
+    const closed = (attempt_id: string, status: 'uncertain' | 'not_sent') => ({
+      attempt_outcome: { attempt_id, status, provider_ref: null, response: null },
+      ...reason,
+    });
+    const doubted = await db.toExecuting();
+    const uncertain = await db.move(
+      'executor',
+      doubted.row,
+      'outcome_uncertain',
+      'needs_reconciliation',
+      closed(doubted.attempt_id, 'uncertain'),
+    );
+    await expect(close(uncertain)).rejects.toMatchObject({ code: 'CS003' });
+    const unsent = await db.toExecuting();
+    const nothing = await db.move(
+      'executor',
+      unsent.row,
+      'nothing_sent',
+      'needs_reconciliation',
+      closed(unsent.attempt_id, 'not_sent'),
+    );
+    expect(await close(nothing)).toMatchObject({ state: 'failed' });
+  });
+
+  test('each station has its own read attempts: passing the checks starts the count again', async () => {
+    let row = await db.move('preflight', await db.createRun(), 'request_loaded', 'preflight');
+    row = await db.move('preflight', row, 'read_failed', 'preflight', {
+      read_failure: { operation: 'read_order', reason: 'x' },
+    });
+    expect((await manifestOf(row.run_id)).counters.read_failures).toBe(1);
+    row = await db.move('preflight', row, 'checks_passed', 'collecting');
+    expect((await manifestOf(row.run_id)).counters.read_failures).toBe(0);
+  });
+
   describe('creating', () => {
     test('the same request and body is the same run; another body is a conflict that leaves nothing but an audit event', async () => {
       const requester = await db.principal('requester');

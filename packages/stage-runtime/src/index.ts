@@ -1,4 +1,5 @@
 export { type ConfigResult, type Environment, parseServiceConfig, type ServiceConfig, variable } from './config.ts';
+export { deferral } from './deferral.ts';
 export { type HealthServer, type Readiness, startHealthServer } from './health-server.ts';
 export { startBeating } from './heartbeat.ts';
 export { type OneShotConnection, openOneShot } from './http/one-shot.ts';

@@ -79,14 +79,11 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
     port: server.port,
     async drain(graceMs) {
       stop.abort();
-      const results = await Promise.all([
-        ...consumers.map((consumer) => consumer.drain(graceMs)),
-        background,
-        beats.stop(),
-      ]);
+      const aside = Promise.race([Promise.all([background, beats.stop()]), clock.sleep(graceMs)]);
+      const drained = await Promise.all(consumers.map((consumer) => consumer.drain(graceMs)));
+      await aside;
       for (const [index, stage] of stages.entries()) {
-        const result = results[index];
-        if (typeof result === 'object' && !result.drained)
+        if (drained[index]?.drained === false)
           log.warn(
             { stage, grace_ms: graceMs },
             'current work did not end within the grace; the sweeper brings it back',

@@ -63,7 +63,7 @@ export interface WorkflowDoor {
 }
 
 /**
- * One kind of consequential action, from request to verified effect. Everything but `readScope` and `readEvidence` is pure; those two reach
+ * One kind of consequential action, from request to verified effect. Everything but the three `read…` is pure; those reach
  * the outside only through `call`.
  */
 export interface Workflow extends WorkflowDoor {
@@ -72,9 +72,14 @@ export interface Workflow extends WorkflowDoor {
   effectOperation: string;
   /** The read operation that looks the effect up. */
   observeOperation: string;
+  /** Members of the action that the observed effect must equal, beside our own reference. The connector can observe each of them. */
+  verifiedFields: readonly string[];
   limits: Pick<Limits, 'proposal_cycles_max'>;
   action: z.ZodType<JsonObject>;
   /** Loads the request and what it names in the tenant's own scope. */
+  readRequest(run: { tenant_id: string; request_id: string; input: JsonObject }, call: Call): Promise<Gathered>;
+  checkRequest(run: { tenant_id: string; input: JsonObject }, records: readonly Fact[]): Verdict;
+  /** What the scope and the bounds are judged by beside the request's record, which is recorded by then. */
   readScope(run: { tenant_id: string; request_id: string; input: JsonObject }, call: Call): Promise<Gathered>;
   checkScope(run: { tenant_id: string; input: JsonObject }, records: readonly Fact[]): Verdict;
   readEvidence(run: { tenant_id: string; request_id: string; input: JsonObject }, call: Call): Promise<Gathered>;
@@ -106,6 +111,13 @@ export function defineWorkflow(workflow: Workflow): Workflow {
     throw new Error(`${workflow.name}: ${workflow.effectOperation} is not declared as a write`);
   if (workflow.operations[workflow.observeOperation] !== 'read')
     throw new Error(`${workflow.name}: ${workflow.observeOperation} is not declared as a read`);
+  if (workflow.verifiedFields.length === 0)
+    throw new Error(`${workflow.name}: an effect of which nothing is compared proves nothing`);
+  const { consistency } = workflow.contract.lookup;
+  if (consistency.kind === 'eventual' && workflow.visibilityMs < consistency.settleMs)
+    throw new Error(
+      `${workflow.name}: visibilityMs (${workflow.visibilityMs}) is below the ${consistency.settleMs} ms that the look-up may lag`,
+    );
   if (workflow.limits.proposal_cycles_max < 1)
     throw new Error(`${workflow.name}: a run needs at least one proposal cycle`);
   return workflow;

@@ -127,7 +127,9 @@ describe('a look at the effect', () => {
       const { flow, asked } = seeing();
       const run = { ...inDoubt, state };
       expect(await observeEffect(run, flow)).toEqual(found);
-      expect(asked).toEqual([[run.action?.fields, { run_id: run.run_id, attempts: run.attempts }]]);
+      expect(asked).toEqual([
+        [run.action?.fields, { run_id: run.run_id, attempts: run.attempts, fields: workflow.verifiedFields }],
+      ]);
     },
   );
 

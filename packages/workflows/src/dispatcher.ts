@@ -44,6 +44,14 @@ export function callFor(workflow: Workflow, run: Manifest, reads: Readonly<Recor
       return { kind: 'not_permitted', reason: `${operation} was asked for another tenant` };
     const read = Object.hasOwn(reads, operation) ? reads[operation] : undefined;
     if (read === undefined) return { kind: 'not_permitted', reason: `no system offers ${operation}` };
-    return await read(args);
+    try {
+      return await read(args);
+    } catch (error) {
+      // A connector's bug is a read that failed: counted like any other, so that it cannot keep a run for ever.
+      return {
+        kind: 'failed',
+        reason: `connector_failed: ${error instanceof Error ? error.message.slice(0, 200) : 'unknown'}`,
+      };
+    }
   };
 }

@@ -13,5 +13,17 @@ export async function observeEffect(run: Manifest, workflow: Workflow | undefine
   if (run.action === null) throw new Error('a run may have had an effect without an action');
   const refused = refuseOperation(workflow, run, workflow.observeOperation, 'read');
   if (refused !== undefined) return { kind: 'unknown', reason: refused };
-  return await workflow.connector.observe(run.action.fields, { run_id: run.run_id, attempts: run.attempts });
+  try {
+    return await workflow.connector.observe(run.action.fields, {
+      run_id: run.run_id,
+      attempts: run.attempts,
+      fields: workflow.verifiedFields,
+    });
+  } catch (error) {
+    // A connector's bug is a look that showed nothing: counted like any other, so that it cannot keep a run for ever.
+    return {
+      kind: 'unknown',
+      reason: `connector_failed: ${error instanceof Error ? error.message.slice(0, 200) : 'unknown'}`,
+    };
+  }
 }

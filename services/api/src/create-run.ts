@@ -2,6 +2,7 @@ import { type CreatedRun, CreateRunBody, ROUTES } from '@counterstamp/api-contra
 import {
   canonicalJson,
   digestOf,
+  EXPIRY_MARGIN_MS,
   type JsonObject,
   type JsonValue,
   type NewRun,
@@ -60,6 +61,11 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
   const shape = parseWith(CreateRunBody, body);
   if (!shape.ok) return shape;
   const { request_id, supersedes, context = [], proposer, allowed_operations, approval_life_ms } = shape.value;
+  const leastMs = deps.durations.epsilon_ms + EXPIRY_MARGIN_MS;
+  if (approval_life_ms !== undefined && approval_life_ms <= leastMs) {
+    const detail = `an approval must live longer than ${leastMs} ms, or it could never be used`;
+    return { ok: false, refusal: { code: 'value_invalid', path: '/approval_life_ms', detail } };
+  }
   if (approval_life_ms !== undefined && approval_life_ms > deps.durations.approval_life_ms) {
     const detail = `an approval lives ${deps.durations.approval_life_ms} ms here; a request may only shorten that`;
     return { ok: false, refusal: { code: 'value_too_large', path: '/approval_life_ms', detail } };

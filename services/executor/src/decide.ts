@@ -17,7 +17,7 @@ import {
   stopReason,
   type TriggerFrom,
 } from '@counterstamp/manifest-core';
-import type { StageDecision } from '@counterstamp/stage-runtime';
+import { deferral, type StageDecision } from '@counterstamp/stage-runtime';
 import { type Fact, type Gathered, refuseOperation, type Workflow } from '@counterstamp/workflows';
 
 /** Go on to the dispatch, or what to do instead. */
@@ -33,16 +33,6 @@ const EXPIRED: StageDecision = {
   facts: { stop_reason: stopReason('approval_expired') },
   wake_in_ms: null,
 };
-
-/** Waits in doubling steps since the last commit, so that a held resource is asked less and less often. */
-export function deferral(run: LoadedRun, durations: Durations, reason: string): StageDecision {
-  const waitedMs = Math.max(0, run.nowMs - epochMs(run.manifest.committed_at));
-  return {
-    kind: 'defer',
-    wake_in_ms: Math.min(durations.defer_max_ms, Math.max(durations.defer_min_ms, waitedMs)),
-    reason,
-  };
-}
 
 /** What the row alone says (protocol rule 5a, the cheap checks). `dispatch_commit` repeats every one of them under the lock. */
 export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, durations: Durations): DispatchDecision {

@@ -14,10 +14,10 @@ import {
   type Store,
 } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
-import { type OneShotConnection, openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
+import { deferral, type OneShotConnection, openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
 import type { Logger, Metrics } from '@counterstamp/telemetry';
 import type { Workflow } from '@counterstamp/workflows';
-import { decideOutcome, decideRefusal, deferral, type OutcomeDecision, outcomeRetryMs } from './decide.ts';
+import { decideOutcome, decideRefusal, type OutcomeDecision, outcomeRetryMs } from './decide.ts';
 
 /** Largest answer that is read from a provider. */
 const REPLY_MAX_BYTES = 256 * 1024;

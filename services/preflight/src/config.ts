@@ -4,12 +4,12 @@ import {
   parseServiceConfig,
   type ServiceConfig,
 } from '@counterstamp/stage-runtime';
-import { systemsEnvironment } from '@counterstamp/workflows';
+import { checkedAgainstContracts, systemsEnvironment } from '@counterstamp/workflows';
 import type { z } from 'zod';
 
 export type PreflightConfig = ServiceConfig & { own: z.output<typeof systemsEnvironment> };
 
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<PreflightConfig> {
-  return parseServiceConfig('preflight', env, systemsEnvironment, { http_port: 9464 });
+  return checkedAgainstContracts(parseServiceConfig('preflight', env, systemsEnvironment, { http_port: 9464 }));
 }

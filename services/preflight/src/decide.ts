@@ -20,7 +20,7 @@ import {
   type StopReasonCode,
   stopReason,
 } from '@counterstamp/manifest-core';
-import type { StageDecision } from '@counterstamp/stage-runtime';
+import { deferral, type StageDecision } from '@counterstamp/stage-runtime';
 import type { ApprovalTerms, Gathered, ProposalVerdict, Verdict, Workflow } from '@counterstamp/workflows';
 
 type Terms = { durations: Durations; limits: Limits };
@@ -65,6 +65,22 @@ function decideReadFailure(
     facts: { read_failure: { operation, reason } },
     wake_in_ms: backoffMs(failures - 1, durations.look_min_ms, durations.look_max_ms),
   };
+}
+
+/** Queued: is there such a request in the tenant's own scope? Its record is the run's first evidence. */
+export function decideRequest(
+  run: LoadedRun,
+  gathered: Gathered,
+  verdict: Verdict | undefined,
+  evidence: EvidenceDraft[],
+  { durations }: Terms,
+): StageDecision {
+  if (gathered.kind === 'stop') return stop(gathered.code, gathered.detail);
+  // Nothing is known yet that a counter could stand on: the run's own deadline bounds how often this is tried.
+  if (gathered.kind === 'read_failed') return deferral(run, durations, `${gathered.operation}: ${gathered.reason}`);
+  if (verdict?.kind === 'stop') return stop(verdict.code, verdict.detail);
+  if (verdict?.kind === 'read_failed') return deferral(run, durations, `${verdict.operation}: ${verdict.reason}`);
+  return { kind: 'commit', on: 'request_loaded', facts: { evidence }, wake_in_ms: durations.stage_lease_ms };
 }
 
 /** Preflight: is the request in scope, open and within bounds? */

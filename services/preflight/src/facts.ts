@@ -12,9 +12,21 @@ import {
   type Manifest,
   type ProposalDraft,
 } from '@counterstamp/manifest-core';
-import { callFor, type Gathered, type Systems, type Workflow } from '@counterstamp/workflows';
+import { callFor, type Fact, type Gathered, type Systems, type Workflow } from '@counterstamp/workflows';
 
-/** Loads the request in its tenant's scope. */
+/** Loads the request's record in its tenant's own scope. */
+export async function gatherRequest(run: Manifest, workflow: Workflow, systems: Systems): Promise<Gathered> {
+  return await workflow.readRequest(run, callFor(workflow, run, systems.reads));
+}
+
+/** Facts of the recorded evidence that may be relied on. */
+export function recordedFacts(run: Manifest): Fact[] {
+  return currentEvidence(run).flatMap((item) =>
+    item.trusted && item.facts !== null ? [{ kind: item.kind, facts: item.facts as JsonObject }] : [],
+  );
+}
+
+/** Reads what scope and bounds are judged by beside the request's record. */
 export async function gatherScope(run: Manifest, workflow: Workflow, systems: Systems): Promise<Gathered> {
   return await workflow.readScope(run, callFor(workflow, run, systems.reads));
 }
@@ -25,10 +37,15 @@ export async function gatherEvidence(run: Manifest, workflow: Workflow, systems:
 }
 
 /**
- * Evidence as it will be recorded: the records read, and the text that came with the request, marked untrusted.
- * `observed_at` is the database's time at the load that preceded the reads.
+ * Evidence as it will be recorded: the records read and, when the evidence for a proposal is collected, the text that came with the request,
+ * marked untrusted. `observed_at` is the database's time at the load that preceded the reads.
  */
-export function evidenceDrafts(run: LoadedRun, records: readonly SourceRecord[], ids: Ids): EvidenceDraft[] {
+export function evidenceDrafts(
+  run: LoadedRun,
+  records: readonly SourceRecord[],
+  context: Manifest['context'],
+  ids: Ids,
+): EvidenceDraft[] {
   const draft = (
     kind: string,
     source_ref: string,
@@ -52,9 +69,7 @@ export function evidenceDrafts(run: LoadedRun, records: readonly SourceRecord[],
   };
   return [
     ...records.map((record) => draft(record.kind, record.source_ref, record.version_marker, true, record.facts)),
-    ...run.manifest.context.map((entry) =>
-      draft('untrusted_context', `request:${entry.source}`, null, false, { text: entry.text }),
-    ),
+    ...context.map((entry) => draft('untrusted_context', `request:${entry.source}`, null, false, { text: entry.text })),
   ];
 }
 

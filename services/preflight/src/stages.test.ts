@@ -38,6 +38,9 @@ function stations() {
 }
 const bare = (change: Partial<Manifest>) =>
   proposedRun({ evidence: [], evidence_complete: false, proposals: [], ...change });
+/** With the request's record as its only evidence, as the first move leaves it. */
+const requested = (change: Partial<Manifest>) =>
+  bare({ evidence: proposedRun().evidence.filter((item) => item.kind === 'request_record'), ...change });
 const onOf = (decision: StageDecision) => (decision.kind === 'commit' ? decision.on : decision.kind);
 const codeOf = (decision: StageDecision) => (decision.kind === 'commit' ? decision.facts.stop_reason?.code : undefined);
 
@@ -46,6 +49,36 @@ const STATIONS = [
   ['collect', bare({ state: 'collecting' })],
   ['propose', proposedRun()],
 ] as const;
+
+test.each<[string, ReadOutcome, string, string | undefined]>([
+  ['the tenant has no such request', { kind: 'missing', source_ref: 'x' }, 'checks_failed', 'scope_mismatch'],
+  ['the read fails, which the run’s deadline bounds', { kind: 'failed', reason: 'refused' }, 'defer', undefined],
+])('a queued run: %s', async (_, answer, on, code) => {
+  const stages = preflightStages({
+    systems: {
+      workflows: new Map([[workflow.name, workflow]]),
+      reads: { read_request: () => Promise.resolve(answer) },
+    },
+    ids: { uuid: () => 'u', id: (kind) => kind, salt: () => 'salt' },
+    durations: PROFILES.fast,
+    limits: LIMITS,
+  });
+  const decision = await stages.preflight(loaded(bare({ state: 'queued' })));
+  expect([onOf(decision), codeOf(decision)]).toEqual([on, code]);
+});
+
+test('a system whose connector throws is a read that failed, and counts', async () => {
+  const stages = preflightStages({
+    systems: {
+      workflows: new Map([[workflow.name, workflow]]),
+      reads: { read_order: () => Promise.reject(new Error('bug')) },
+    },
+    ids: { uuid: () => 'u', id: (kind) => kind, salt: () => 'salt' },
+    durations: PROFILES.fast,
+    limits: LIMITS,
+  });
+  expect(onOf(await stages.preflight(loaded(requested({ state: 'preflight' }))))).toBe('read_failed');
+});
 
 describe.each(STATIONS)('%s', (station, run) => {
   test('reads nothing once the run’s deadline has passed', async () => {
@@ -75,9 +108,9 @@ test('a run that could not be looked up afterwards is stopped before anything is
 test('a coherent run passes the three stations with the reads that each needs and no other', async () => {
   const { stages, asked } = stations();
   expect(onOf(await stages.preflight(loaded(bare({ state: 'queued' }))))).toBe('request_loaded');
-  expect(asked.splice(0)).toEqual([]);
-  expect(onOf(await stages.preflight(loaded(bare({ state: 'preflight' }))))).toBe('checks_passed');
-  expect(asked.splice(0)).toEqual(['read_request', 'read_order']);
+  expect(asked.splice(0)).toEqual(['read_request']);
+  expect(onOf(await stages.preflight(loaded(requested({ state: 'preflight' }))))).toBe('checks_passed');
+  expect(asked.splice(0)).toEqual(['read_order']);
   expect(onOf(await stages.collect(loaded(bare({ state: 'collecting' }))))).toBe('evidence_recorded');
   expect(asked.splice(0)).toEqual(['read_request', 'read_order', 'read_payment']);
   expect(onOf(await stages.propose(loaded(proposedRun({ state: 'collecting', proposals: [] }))))).toBe(

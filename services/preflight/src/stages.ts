@@ -14,10 +14,11 @@ import {
   decideEvidence,
   decideOperations,
   decideProposal,
+  decideRequest,
   decideScope,
   stop,
 } from './decide.ts';
-import { evidenceDrafts, gatherEvidence, gatherScope, rulesProposal } from './facts.ts';
+import { evidenceDrafts, gatherEvidence, gatherRequest, gatherScope, recordedFacts, rulesProposal } from './facts.ts';
 
 export interface PreflightDeps {
   systems: Systems;
@@ -45,12 +46,26 @@ export function preflightStages({
         'operation_unavailable',
         `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
       );
-    if (manifest.state === 'queued')
-      return { kind: 'commit', on: 'request_loaded', facts: {}, wake_in_ms: durations.stage_lease_ms };
     const unavailable = decideOperations(manifest, workflow);
     if (unavailable !== undefined) return unavailable;
+    if (manifest.state === 'queued') {
+      const request = await gatherRequest(manifest, workflow, systems);
+      if (request.kind !== 'records') return decideRequest(run, request, undefined, [], terms);
+      return decideRequest(
+        run,
+        request,
+        workflow.checkRequest(manifest, request.records),
+        evidenceDrafts(run, request.records, [], ids),
+        terms,
+      );
+    }
     const gathered = await gatherScope(manifest, workflow, systems);
-    return decideScope(manifest, gathered, (records) => workflow.checkScope(manifest, records), terms);
+    return decideScope(
+      manifest,
+      gathered,
+      (records) => workflow.checkScope(manifest, [...recordedFacts(manifest), ...records]),
+      terms,
+    );
   };
 
   const collect: Judge = async (run) => {
@@ -69,7 +84,7 @@ export function preflightStages({
       manifest,
       gathered,
       workflow.checkEvidence(manifest, gathered.records),
-      evidenceDrafts(run, gathered.records, ids),
+      evidenceDrafts(run, gathered.records, manifest.context, ids),
       terms,
     );
   };

@@ -4,12 +4,12 @@ import {
   parseServiceConfig,
   type ServiceConfig,
 } from '@counterstamp/stage-runtime';
-import { systemsEnvironment } from '@counterstamp/workflows';
+import { checkedAgainstContracts, systemsEnvironment } from '@counterstamp/workflows';
 import type { z } from 'zod';
 
 export type ReconcilerConfig = ServiceConfig & { own: z.output<typeof systemsEnvironment> };
 
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<ReconcilerConfig> {
-  return parseServiceConfig('reconciler', env, systemsEnvironment, { http_port: 9467 });
+  return checkedAgainstContracts(parseServiceConfig('reconciler', env, systemsEnvironment, { http_port: 9467 }));
 }

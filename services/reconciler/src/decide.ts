@@ -42,6 +42,11 @@ export function decideLook(run: LoadedRun, observation: Observation, terms: Term
           // Sent back to a verifier that has no wait left, the run would turn in a circle: from here on the looks count (rules 16 and 24).
           if (!settled && verifierGaveUp(run, terms))
             return look(run, `its status is ${effect.status}`, nextLookMs(manifest, terms), terms);
+          // Looks without a result end at their limit, so more of them means an effect that is seen here and not by the verifier.
+          if (manifest.counters.look_ups >= 2 * terms.limits.look_ups_max)
+            return park('external_result_uncertain', 'It is found and lost again and again.', effect.provider_ref, {
+              effect,
+            });
           return {
             kind: 'commit',
             on: 'effect_found',

@@ -13,7 +13,7 @@ export const PEOPLE_DECIDE: ScenarioGroup = {
     {
       kind: 'run',
       name: 'nobody decides',
-      approval_life_ms: 1_000,
+      approval_life_ms: 1_500,
       expected: { state: 'expired', stop: 'approval_expired', refunds: [], requests: 0 },
     },
     {

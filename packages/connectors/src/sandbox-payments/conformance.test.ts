@@ -51,6 +51,7 @@ async function start(http: ReadHttp): Promise<ConnectorUnderTest> {
       timeoutMs: 5_000,
     }),
     action,
+    fields: ['amount_minor', 'currency', 'destination', 'reason'],
     actionOf,
     arm: async (fault) => void (await admin('PUT', '/admin/faults/pay_order_1', fault)),
     breakNextRead: async () =>

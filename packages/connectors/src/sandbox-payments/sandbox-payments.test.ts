@@ -152,8 +152,15 @@ function connectorWith(answer: (url: string) => HttpReply | { kind: 'unreachable
   };
 }
 
+/** What the refund workflow has compared. */
+const FIELDS = ['amount_minor', 'currency', 'destination', 'reason'];
+
 describe('which effect is ours', () => {
-  const bind = (attempts: Attempt[] = []) => ({ run_id: RUN_ID, attempts });
+  test('a field that cannot be observed never counts as equal', () => {
+    expect(() => matchEffects(ACTION, { ...bind(), fields: ['order_id'] }, [effect()])).toThrow(RangeError);
+  });
+
+  const bind = (attempts: Attempt[] = []) => ({ run_id: RUN_ID, attempts, fields: FIELDS });
   const foreign = effect({ provider_ref: 're_other', run_id: 'run_other' });
   const untagged = effect({ provider_ref: 're_hand', run_id: null });
   const named = [attempt(approvedRun(), { provider_ref: 're_hand' })];
@@ -234,7 +241,7 @@ describe('the look-up', () => {
   const other = (n: number) => ({ ...RECORD, refund_id: `re_x${n}`, metadata: { run_id: `run_x${n}` } });
   const page = (refunds: object[], has_more = false) => reply(200, { refunds, has_more });
   const observe = (connector: ReturnType<typeof connectorWith>['connector']) =>
-    connector.observe(ACTION, { run_id: RUN_ID, attempts: [] });
+    connector.observe(ACTION, { run_id: RUN_ID, attempts: [], fields: FIELDS });
 
   test('reads to the last page, each from where the one before ended, with the key that only reads', async () => {
     const pages = [page([other(1), other(2)], true), page([other(3)], true), page([RECORD])];

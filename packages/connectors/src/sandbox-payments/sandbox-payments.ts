@@ -1,8 +1,8 @@
 import {
-  type Attempt,
   canonicalJson,
   ExternalId,
   type HttpReply,
+  type JsonObject,
   type OneShot,
   type ReadHttp,
 } from '@counterstamp/manifest-core';
@@ -13,6 +13,7 @@ import {
   type FieldDiff,
   jsonOf,
   type Observation,
+  type ObserveBinding,
   type Outcome,
   type Prepared,
   type ReadOutcome,
@@ -224,17 +225,13 @@ export function classifyRefundReply(reply: HttpReply): Outcome {
  * Which of a payment's refunds is this run's. Ours carries our run id or is what our own reply named; the same amount without our tag is
  * a lookalike, never ours. Pure.
  */
-export function matchEffects(
-  action: RefundAction,
-  bind: { run_id: string; attempts: readonly Attempt[] },
-  effects: readonly Effect[],
-): Observation {
+export function matchEffects(action: RefundAction, bind: ObserveBinding, effects: readonly Effect[]): Observation {
   const named = new Set(bind.attempts.map((attempt) => attempt.provider_ref).filter((ref) => ref !== null));
   const ours = effects.filter((effect) => effect.run_id === bind.run_id || named.has(effect.provider_ref));
   const [effect, second] = ours;
   if (effect !== undefined && second !== undefined) return { kind: 'found', match: 'multiple', effects: ours };
   if (effect !== undefined) {
-    const differing = differences(action, bind.run_id, effect);
+    const differing = differences(action, bind, effect);
     return differing.length === 0
       ? { kind: 'found', match: 'exact', effect }
       : { kind: 'found', match: 'different', effect, differing };
@@ -251,16 +248,22 @@ export function matchEffects(
     : { kind: 'absent', strength: 'strong' };
 }
 
-/** Every field of the declared contract that is not as approved. */
-function differences(action: RefundAction, run_id: string, effect: Effect): FieldDiff[] {
-  const compared: [string, string, string][] = [
-    ['amount_minor', String(action.amount_minor), String(effect.amount_minor)],
-    ['currency', action.currency, effect.currency],
-    ['destination', action.destination, effect.destination],
-    ['reason', action.reason, effect.reason ?? '(none)'],
-    ['run_id', run_id, effect.run_id ?? '(none)'],
-  ];
-  return compared
-    .filter(([, approved, observed]) => approved !== observed)
-    .map(([field, approved, observed]) => ({ field, approved, observed }));
+/** Fields of a refund that the provider's record shows. */
+const OBSERVABLE: Readonly<Record<string, (effect: Effect) => string>> = {
+  amount_minor: (effect) => String(effect.amount_minor),
+  currency: (effect) => effect.currency,
+  destination: (effect) => effect.destination,
+  reason: (effect) => effect.reason ?? '(none)',
+};
+
+/** Every declared field that is not as approved, and our own reference. */
+function differences(action: RefundAction, { run_id, fields }: ObserveBinding, effect: Effect): FieldDiff[] {
+  const approved: JsonObject = action;
+  const compared = fields.map((field): FieldDiff => {
+    const observe = Object.hasOwn(OBSERVABLE, field) ? OBSERVABLE[field] : undefined;
+    if (observe === undefined) throw new RangeError(`a refund's ${field} cannot be observed`);
+    return { field, approved: String(approved[field]), observed: observe(effect) };
+  });
+  compared.push({ field: 'run_id', approved: run_id, observed: effect.run_id ?? '(none)' });
+  return compared.filter((diff) => diff.approved !== diff.observed);
 }

@@ -80,9 +80,16 @@ describe('the reads', () => {
     return { call, asked };
   }
 
-  test('of the scope ask in the run’s own tenant for the request and the order that the run names', async () => {
+  test('of the request and the scope ask in the run’s own tenant for the request, then for the order that the run names', async () => {
     const { call, asked } = system();
-    expect(await workflow.readScope(run, call)).toEqual({ kind: 'records', records: records({ payment: null }) });
+    expect(await workflow.readRequest(run, call)).toEqual({
+      kind: 'records',
+      records: records({ order: null, payment: null }),
+    });
+    expect(await workflow.readScope(run, call)).toEqual({
+      kind: 'records',
+      records: records({ request: null, payment: null }),
+    });
     expect(asked).toEqual([
       ['read_request', { tenant_id: 'shop_north', request_id: 'case_2841' }],
       ['read_order', { order_id: 'order_913' }],

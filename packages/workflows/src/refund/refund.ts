@@ -40,15 +40,20 @@ export function refundWorkflow(connector: Connector): Workflow {
     limits: { proposal_cycles_max: 3 },
     action: RefundAction as z.ZodType<JsonObject>,
 
-    readScope: (run, call) => gather(run, call, ['request_record', 'order_record']),
+    verifiedFields: ['amount_minor', 'currency', 'destination', 'reason'],
+
+    readRequest: (run, call) => gather(run, call, ['request_record']),
+
+    checkRequest: requestInScope,
+
+    readScope: (run, call) => gather(run, call, ['order_record']),
 
     checkScope({ tenant_id, input }, records) {
       const refund = RefundInput.parse(input);
       const request = factsOf(records, 'request_record', RequestFacts);
       const order = factsOf(records, 'order_record', OrderFacts);
-      if (request === undefined) return stop('scope_mismatch', 'The tenant has no such request.');
-      if (request.tenant_id !== tenant_id) return stop('scope_mismatch', 'The request belongs to another tenant.');
-      if (request.order_id !== refund.order_id) return stop('scope_mismatch', 'The request is about another order.');
+      const scope = requestInScope({ tenant_id, input }, records);
+      if (scope.kind !== 'pass' || request === undefined) return scope;
       if (order === undefined) return stop('scope_mismatch', 'There is no such order.');
       if (order.tenant_id !== tenant_id) return stop('scope_mismatch', 'The order belongs to another tenant.');
       if (request.status !== 'open') return stop('request_closed', `The request is ${request.status}.`);
@@ -210,6 +215,16 @@ export function refundWorkflow(connector: Connector): Workflow {
     resourceKey: (tenant_id, action) =>
       `${tenant_id}/${connector.contract.name}/${RefundAction.parse(action).destination}`,
   });
+}
+
+/** Whether the tenant has such a request, and the run is about its order. */
+function requestInScope(run: { tenant_id: string; input: JsonObject }, records: readonly Fact[]): Verdict {
+  const request = factsOf(records, 'request_record', RequestFacts);
+  if (request === undefined) return stop('scope_mismatch', 'The tenant has no such request.');
+  if (request.tenant_id !== run.tenant_id) return stop('scope_mismatch', 'The request belongs to another tenant.');
+  if (request.order_id !== RefundInput.parse(run.input).order_id)
+    return stop('scope_mismatch', 'The request is about another order.');
+  return { kind: 'pass' };
 }
 
 /** Reads request, order and payment one after the other, as far as asked for. A missing record is a fact; a failed read is not. */
