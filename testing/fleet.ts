@@ -99,7 +99,12 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     const log = join(logs, `${service}-${processes.length}.log`);
     const child = spawn(
       process.execPath,
-      [...(options.execArgv ?? ['--max-semi-space-size=4']), 'apps/cli/dist/main.js', 'service', service],
+      [
+        ...(options.execArgv ?? ['--max-semi-space-size=2', '--optimize-for-size']),
+        'apps/cli/dist/main.js',
+        'service',
+        service,
+      ],
       {
         env: {
           ...environment,
