@@ -262,7 +262,8 @@ function differences(action: RefundAction, { run_id, fields }: ObserveBinding, e
   const compared = fields.map((field): FieldDiff => {
     const observe = Object.hasOwn(OBSERVABLE, field) ? OBSERVABLE[field] : undefined;
     if (observe === undefined) throw new RangeError(`a refund's ${field} cannot be observed`);
-    return { field, approved: String(approved[field]), observed: observe(effect) };
+    const value = approved[field];
+    return { field, approved: typeof value === 'string' ? value : JSON.stringify(value), observed: observe(effect) };
   });
   compared.push({ field: 'run_id', approved: run_id, observed: effect.run_id ?? '(none)' });
   return compared.filter((diff) => diff.approved !== diff.observed);
