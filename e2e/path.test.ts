@@ -216,6 +216,36 @@ describe.each(FLEET_BACKENDS)('a fleet of real processes on the %s queue', (back
     expect(await fleet.ledger(seeded.payment_id)).toEqual([]);
   });
 
+  test('at-most-one-effect: the same hint delivered to two workers at once, both of which loaded the run: one wins, one loses the swap, one send', async () => {
+    const first = fleet.processes.findLast((started) => started.service === 'executor');
+    // Both wait with the run loaded and the connection open, so that both then reach for the dispatch together.
+    const held = await Promise.all(
+      [1, 2].map(() =>
+        fleet.start('executor', { COUNTERSTAMP_FAILPOINTS: 'dispatch.loaded=wait:800', COUNTERSTAMP_CONCURRENCY: '1' }),
+      ),
+    );
+    if (first !== undefined) await fleet.end(first, 'SIGTERM');
+    const seeded = await fleet.seed();
+    const run_id = await fleet.request(seeded);
+    const asked = await fleet.until(run_id, ['awaiting_approval']);
+    await fleet.approve(run_id);
+    await fleet.hintAgain('execute', asked);
+    const run = await fleet.until(run_id, ['completed']);
+    expect(run.attempts).toHaveLength(1);
+    expect(await fleet.ledger(seeded.payment_id)).toHaveLength(1);
+    expect(await fleet.effects(seeded.payment_id)).toHaveLength(1);
+    const lost = await Promise.all(
+      held.map(async (started) =>
+        /counterstamp_swaps_lost_total\{[^}]*stage="execute"[^}]*\} 1/.test(
+          await (await fetch(`http://127.0.0.1:${started.port}/metrics`)).text(),
+        ),
+      ),
+    );
+    expect(lost.filter(Boolean)).toHaveLength(1);
+    await fleet.start('executor');
+    for (const started of held) expect(await fleet.end(started, 'SIGTERM')).toBe(0);
+  });
+
   test('a second executor and a second verifier join a running fleet and share the work', async () => {
     const [executor, verifier] = await Promise.all([fleet.start('executor'), fleet.start('verifier')]);
     const runs = await Promise.all(

@@ -6,6 +6,7 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { GROUPS } from '../apps/cli/src/tour/groups.ts';
 import { redisUrl, testDatabase } from '../testing/services.ts';
 
 /** The built command, as a user runs it: `tsc -b` comes first. */
@@ -17,7 +18,7 @@ const TOUR_MS = 120_000;
 const START_MS = 60_000;
 const END_MS = 40_000;
 
-const SCENARIOS = 16;
+const SCENARIOS = GROUPS.flatMap((group) => group.scenarios).length;
 
 /** One `counterstamp up` under observation. */
 interface Up {

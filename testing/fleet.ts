@@ -6,10 +6,10 @@ import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ApiClient, createClient, type RunView } from '@counterstamp/api-contract';
-import type { RunId, Service, State } from '@counterstamp/manifest-core';
+import type { RunId, Service, Stage, State } from '@counterstamp/manifest-core';
 import { connect, createApiKey, migrate, roleName, type Sql } from '@counterstamp/manifest-store';
 import { type EffectView, type LedgerEntry, type RunningSandbox, startSandbox } from '@counterstamp/sandbox';
-import { migrateQueue } from '@counterstamp/stage-queue';
+import { migrateQueue, openHintQueue, type QueueSettings } from '@counterstamp/stage-queue';
 import { testIds } from './test-ids.ts';
 
 const WORKERS = ['preflight', 'executor', 'verifier', 'reconciler'] as const;
@@ -47,6 +47,8 @@ export interface Fleet {
   ledger(payment_id: string): Promise<LedgerEntry[]>;
   effects(payment_id: string): Promise<EffectView[]>;
   fault(payment_id: string, fault: unknown): Promise<void>;
+  /** Delivers one more hint of the run to a stage, under another job id than any before. */
+  hintAgain(stage: Stage, run: { run_id: RunId; revision: number }): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -234,6 +236,17 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       ((await admin('GET', `/admin/effects?payment_id=${payment_id}`)) as { effects: EffectView[] }).effects,
     async fault(payment_id, fault) {
       await admin('PUT', `/admin/faults/${payment_id}`, fault);
+    },
+    async hintAgain(stage, { run_id, revision }) {
+      const settings: QueueSettings =
+        options.redisUrl === undefined
+          ? { backend: 'postgres', url: options.ownerUrl }
+          : { backend: 'redis', url: options.redisUrl, prefix: environment.COUNTERSTAMP_QUEUE_PREFIX ?? '' };
+      const queue = openHintQueue(settings, { onError: () => undefined });
+      // The revision names the job; the worker reloads the run whatever it says.
+      const sent = await queue.hint(stage, { run_id, revision: revision + 1_000 });
+      await queue.close();
+      if (sent !== 'queued') throw new Error(`hint not sent: ${sent.reason}`);
     },
     async stop() {
       for (const started of processes) started.child.kill('SIGTERM');

@@ -10,10 +10,13 @@ const CONTEXT_ENTRIES_MAX = 8;
 /** Operations that one run may name; no workflow comes near. */
 const OPERATIONS_MAX = 32;
 
+/** A run that lives shorter could not even be read before its deadline. */
+const RUN_LIFE_MS_MIN = 1_000;
+
 /** Largest revision that the database's integer holds. */
 const REVISION_MAX = 2_147_483_647;
 
-/** Free words of a person about a decision or a cancellation. */
+/** Free words of a person about a decision, a cancellation or a hold. */
 const Reason = z.string().min(1).max(500);
 
 /** An object whose members are the workflow's question; the api checks it against the workflow's own schema. */
@@ -36,6 +39,8 @@ export const CreateRunBody = z.strictObject({
   context: z.array(ContextEntry).max(CONTEXT_ENTRIES_MAX).optional(),
   /** Milliseconds that the approval lives: shorter than the installation's, never longer. */
   approval_life_ms: z.int().positive().optional(),
+  /** Milliseconds until the whole run's deadline: shorter than the installation's, never longer. */
+  run_life_ms: z.int().min(RUN_LIFE_MS_MIN).optional(),
   /** The stopped run that this one replaces as its next generation. */
   supersedes: RunId.optional(),
 });
@@ -58,6 +63,10 @@ export const DecideBody = z.strictObject({
   reason: Reason.optional(),
 });
 export type DecideBody = z.input<typeof DecideBody>;
+
+/** `PUT /v1/holds/{scope}`. The reason is shown with every run that waits, whosever it is. */
+export const HoldBody = z.strictObject({ reason: Reason });
+export type HoldBody = z.input<typeof HoldBody>;
 
 /** `POST /v1/runs/{run_id}/cancel`; an absent body counts as `{}`. */
 export const CancelBody = z.strictObject({ reason: Reason.optional() });

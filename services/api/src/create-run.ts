@@ -60,7 +60,11 @@ export async function createRun(call: Call): Promise<Answer<CreatedRun>> {
 function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
   const shape = parseWith(CreateRunBody, body);
   if (!shape.ok) return shape;
-  const { request_id, supersedes, context = [], proposer, allowed_operations, approval_life_ms } = shape.value;
+  const { request_id, supersedes, context = [], proposer, allowed_operations, approval_life_ms, run_life_ms } = shape.value;
+  if (run_life_ms !== undefined && run_life_ms > deps.durations.run_life_ms) {
+    const detail = `a run lives ${deps.durations.run_life_ms} ms here; a request may only shorten that`;
+    return { ok: false, refusal: { code: 'value_too_large', path: '/run_life_ms', detail } };
+  }
   const leastMs = deps.durations.epsilon_ms + EXPIRY_MARGIN_MS;
   if (approval_life_ms !== undefined && approval_life_ms <= leastMs) {
     const detail = `an approval must live longer than ${leastMs} ms, or it could never be used`;
@@ -103,7 +107,7 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
       allowed_operations: operations.value,
       context,
       proposal,
-      run_life_ms: deps.durations.run_life_ms,
+      run_life_ms: run_life_ms ?? deps.durations.run_life_ms,
       approval_life_ms: approval_life_ms ?? null,
       wake_in_ms: deps.durations.stage_lease_ms,
       settle_ms: settleMs(deps.durations, door.visibilityMs),

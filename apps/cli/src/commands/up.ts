@@ -10,6 +10,7 @@ interface Options {
   port?: number;
   tourOnly?: true;
   tour: boolean;
+  tourReport?: string;
   preflights: number;
   executors: number;
   verifiers: number;
@@ -33,6 +34,7 @@ export function addUp(program: Command): void {
     )
     .addOption(new Option('--tour-only', 'end everything after the tour; the exit code is the tour’s'))
     .addOption(new Option('--no-tour', 'no tour').conflicts('tourOnly'))
+    .option('--tour-report <file>', 'write the tour’s table, expected against seen, as Markdown')
     .addOption(count('preflights'))
     .addOption(count('executors'))
     .addOption(count('verifiers'))
@@ -58,6 +60,7 @@ Ctrl-C or SIGTERM drains every process, then ends the sandbox and Postgres; the 
           state: options.state,
           port: options.port,
           tour: options.tourOnly === true ? 'only' : options.tour ? 'then_stay' : 'none',
+          tourReport: options.tourReport,
           counts: {
             preflight: options.preflights,
             executor: options.executors,

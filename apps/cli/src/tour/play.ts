@@ -1,15 +1,15 @@
 import type { RunView } from '@counterstamp/api-contract';
 import { digestOf, isClosed, type RunId } from '@counterstamp/manifest-core';
 import { differences, expectedText, type Seen, seenText } from './compare.ts';
-import { AMOUNT_MINOR, type DoorScenario, type RunScenario, type Scenario, type Step } from './scenario.ts';
-import { lookUntil, refusalOf, type Tools } from './tools.ts';
-
-/** Milliseconds that any one wait of a scenario may take. The longest expected one is about 6 s. */
-const WAIT_MAX_MS = 40_000;
-
-/** Where the tour's runs live, and who looks at them. */
-const TENANT = 'shop_north';
-const READER = 'shop_north/auditor';
+import {
+  AMOUNT_MINOR,
+  type DoorScenario,
+  type RunScenario,
+  type Scenario,
+  type Step,
+  type StoryScenario,
+} from './scenario.ts';
+import { createRun, READER, refusalOf, seedCase, type Tools, waitFor } from './tools.ts';
 
 /** What came of one scenario. */
 export interface Verdict {
@@ -27,7 +27,7 @@ export interface Verdict {
 /** Plays one scenario to its end. Never rejects: what breaks is a difference. */
 export async function play(scenario: Scenario, tools: Tools): Promise<Verdict> {
   const startedAt = performance.now();
-  const verdict = scenario.kind === 'run' ? await playRun(scenario, tools) : await playDoor(scenario, tools);
+  const verdict = await playKind(scenario, tools);
   return {
     ...verdict,
     name: scenario.name,
@@ -38,32 +38,35 @@ export async function play(scenario: Scenario, tools: Tools): Promise<Verdict> {
 
 type Played = Omit<Verdict, 'name' | 'ok' | 'ms'>;
 
+function playKind(scenario: Scenario, tools: Tools): Promise<Played> {
+  switch (scenario.kind) {
+    case 'run':
+      return playRun(scenario, tools);
+    case 'door':
+      return playDoor(scenario, tools);
+    case 'story':
+      return playStory(scenario, tools);
+  }
+}
+
+async function playStory({ expected, tell }: StoryScenario, tools: Tools): Promise<Played> {
+  try {
+    const seen = await tell(tools);
+    return { expected, seen, differences: seen === expected ? [] : ['what was seen is not what is expected'] };
+  } catch (error) {
+    return broken(expected, error, undefined, tools);
+  }
+}
+
 async function playRun(scenario: RunScenario, tools: Tools): Promise<Played> {
   const expected = expectedText(scenario.expected);
   let run_id: RunId | undefined;
   try {
     const id = tools.unique();
-    const { amount_minor = AMOUNT_MINOR, ...world } = scenario.world ?? {};
-    await tools.sandbox.seedCase({
-      tenant_id: TENANT,
-      request_id: `case_${id}`,
-      order_id: `order_${id}`,
-      amount_minor,
-      currency: 'USD',
-      ...world,
-    });
-    const created = await tools.as('shop_north/requester').createRun({
-      request_id: `case_${id}`,
-      input: {
-        order_id: `order_${id}`,
-        requested_amount_minor: AMOUNT_MINOR,
-        currency: 'USD',
-        reason: 'item arrived damaged',
-      },
-      ...(scenario.approval_life_ms === undefined ? {} : { approval_life_ms: scenario.approval_life_ms }),
-    });
+    await seedCase(tools, id, scenario.world);
+    const created = await createRun(tools, id, scenario.asked);
     run_id = created.run_id;
-    const refused = scenario.steps === undefined ? [] : await takeSteps(run_id, scenario.steps, tools);
+    const refused = scenario.steps === undefined ? [] : await takeSteps(run_id, id, scenario.steps, tools);
     const seen = await look(run_id, `pay_order_${id}`, refused, tools);
     const differing = differences(scenario.expected, seen);
     return {
@@ -78,26 +81,75 @@ async function playRun(scenario: RunScenario, tools: Tools): Promise<Played> {
   }
 }
 
-/** What people do once the run waits for them. @returns the answers to the steps that had to be refused. */
-async function takeSteps(run_id: RunId, steps: readonly Step[], tools: Tools): Promise<string[]> {
+/** What people do once the run is ready for it. @returns the answers to the steps that had to be refused. */
+async function takeSteps(run_id: RunId, id: string, steps: readonly Step[], tools: Tools): Promise<string[]> {
   const refused: string[] = [];
+  const decided = new Set<number>();
+  let shown: RunView | undefined;
   for (const step of steps) {
-    const run = await waitFor(run_id, (seen) => seen.state === 'awaiting_approval', tools);
-    if (run.state !== 'awaiting_approval') break; // It stopped before anybody was asked: the comparison says so.
-    if (step.kind === 'read') {
-      refused.push(await refusalOf(tools.as(step.by).getRun(run_id)));
-      continue;
+    const isReady = readiness(step, decided);
+    const run = await waitFor(tools, run_id, isReady);
+    if (!isReady(run)) break; // It stopped before: the comparison says so.
+    const answer = await refusalOf(
+      act(step, step.kind === 'decide' && step.shown === 'before' ? (shown ?? run) : run, id, tools),
+    );
+    const wanted = 'refused' in step ? step.refused : undefined;
+    if (wanted === undefined) {
+      if (answer !== 'accepted') throw new Error(`${step.kind} was refused: ${answer}`);
+      if (step.kind === 'decide' && run.action_revision !== null)
+        decided.add(run.action_revision * (step.by.endsWith('_2') ? -1 : 1));
+    } else {
+      const after = await tools.as(READER).getRun(run_id);
+      refused.push(after.state === run.state ? answer : `${answer}, but then ${after.state}`);
     }
-    const decided = decide(run, step, tools);
-    if (step.refused === undefined) {
-      await decided;
-      continue;
-    }
-    const answer = await refusalOf(decided);
-    const after = await tools.as(READER).getRun(run_id);
-    refused.push(after.state === 'awaiting_approval' ? answer : `${answer}, but then ${after.state}`);
+    shown = run;
   }
   return refused;
+}
+
+/** When a step can be taken. */
+function readiness(step: Step, decided: ReadonlySet<number>): (run: RunView) => boolean {
+  switch (step.kind) {
+    case 'decide': {
+      const mine = step.by.endsWith('_2') ? -1 : 1;
+      return (run) =>
+        run.state === (step.once ?? 'awaiting_approval') &&
+        (step.refused !== undefined || !decided.has((run.action_revision ?? 0) * mine));
+    }
+    case 'propose':
+      return (run) =>
+        run.state === 'awaiting_approval' ||
+        (run.state === 'collecting' &&
+          run.evidence_complete &&
+          run.proposals.every((proposal) => proposal.refusal !== null));
+    case 'read':
+    case 'cancel':
+    case 'by_hand':
+      return (run) => run.state === 'awaiting_approval';
+  }
+}
+
+function act(step: Step, run: RunView, id: string, tools: Tools): Promise<unknown> {
+  switch (step.kind) {
+    case 'read':
+      return tools.as(step.by).getRun(run.run_id);
+    case 'decide':
+      return decide(run, step, tools);
+    case 'propose':
+      return tools.as('shop_north/requester').propose(run.run_id, {
+        proposal: {
+          operation: 'refund_order',
+          order_id: `order_${id}`,
+          amount_minor: step.amount_minor,
+          currency: 'USD',
+          reason: 'damaged_item',
+        },
+      });
+    case 'cancel':
+      return tools.as(step.by).cancelRun(run.run_id, { reason: 'no longer wanted' });
+    case 'by_hand':
+      return tools.sandbox.refundByHand(`pay_order_${id}`, step.amount_minor);
+  }
 }
 
 /** Decides on exactly what the run shows, unless the step says otherwise. */
@@ -114,18 +166,8 @@ function decide(run: RunView, step: Extract<Step, { kind: 'decide' }>, tools: To
   });
 }
 
-/** Looks until the run has stopped for good or for a person, or until `until` holds. */
-function waitFor(run_id: RunId, until: (run: RunView) => boolean, tools: Tools): Promise<RunView> {
-  const stopped = (run: RunView) => isClosed(run.state) || run.parked_reason !== null;
-  return lookUntil(
-    () => tools.as(READER).getRun(run_id),
-    (run) => stopped(run) || until(run),
-    WAIT_MAX_MS,
-  );
-}
-
 async function look(run_id: RunId, payment_id: string, refused: readonly string[], tools: Tools): Promise<Seen> {
-  const run = await waitFor(run_id, () => false, tools);
+  const run = await waitFor(tools, run_id, () => false);
   const [{ events }, requests, refunds] = await Promise.all([
     tools.as(READER).runEvents(run_id),
     tools.sandbox.requests(payment_id),
@@ -167,19 +209,12 @@ async function playDoor(scenario: DoorScenario, tools: Tools): Promise<Played> {
   const expected = `${answersText(wanted)}, no run, nothing sent`;
   try {
     const id = tools.unique();
-    await tools.sandbox.seedCase({
-      tenant_id: TENANT,
-      request_id: `case_${id}`,
-      order_id: `order_${id}`,
-      amount_minor: AMOUNT_MINOR,
-      currency: 'USD',
-    });
+    await seedCase(tools, id);
     const requester = tools.as('shop_north/requester');
     const answers: { what: string; answer: string }[] = [];
-    for (const { what, amount } of scenario.tries) {
-      // Written by hand: a number such as -4200 or 42.5 must leave as it stands here.
-      const member = amount === undefined ? '' : `"requested_amount_minor":${amount},`;
-      const body = `{"request_id":"case_${id}","input":{"order_id":"order_${id}",${member}"currency":"USD","reason":"item arrived damaged"}}`;
+    for (const { what, members } of scenario.tries) {
+      // Written by hand: a number such as -4200 or 42.5, or a member twice, must leave as it stands here.
+      const body = `{"request_id":"case_${id}","input":{"order_id":"order_${id}"${members === '' ? '' : `,${members}`}}}`;
       answers.push({ what, answer: await refusalOf(requester.createRun(new TextEncoder().encode(body))) });
     }
     const { runs } = await tools.as(READER).listRuns({ limit: 200 });

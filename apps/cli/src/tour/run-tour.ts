@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { CliFailure, EXIT } from '../failure.ts';
 import { readDemoKeys, runningFleet, stateFolder } from '../up/state-folder.ts';
 import { GROUPS } from './groups.ts';
@@ -9,7 +10,7 @@ import { createTools } from './tools.ts';
  * @returns the exit code: 0 when everything was as expected.
  * @throws {CliFailure} when no fleet runs there, or its waits are too long for the tour.
  */
-export async function runTour(state: string, output: { json: boolean }): Promise<number> {
+export async function runTour(state: string, output: { json: boolean; report: string | undefined }): Promise<number> {
   const folder = stateFolder(state);
   const fleet = await runningFleet(folder);
   const { api_url, sandbox_url, profile } = fleet ?? {};
@@ -29,11 +30,15 @@ export async function runTour(state: string, output: { json: boolean }): Promise
   };
   const playing = GROUPS.map(({ title, scenarios }) => ({ title, verdicts: scenarios.map((one) => play(one, tools)) }));
   const all: Verdict[] = [];
+  const told: { title: string; verdicts: Verdict[] }[] = [];
   for (const { title, verdicts } of playing) {
     write(`\n${title}`);
+    const group: Verdict[] = [];
+    told.push({ title, verdicts: group });
     for (const one of verdicts) {
       const verdict = await one;
       all.push(verdict);
+      group.push(verdict);
       for (const line of verdictLines(verdict)) write(line);
     }
   }
@@ -44,6 +49,7 @@ export async function runTour(state: string, output: { json: boolean }): Promise
       ? `\nTour: all ${all.length} as expected, in ${seconds} s`
       : `\nTour: ${wrong} of ${all.length} differ from what is expected, after ${seconds} s`,
   );
+  if (output.report !== undefined) await writeFile(output.report, reportOf(told, seconds));
   if (output.json) process.stdout.write(`${JSON.stringify({ ok: wrong === 0, scenarios: all }, null, 2)}\n`);
   return wrong === 0 ? EXIT.ok : EXIT.refused;
 }
@@ -51,12 +57,37 @@ export async function runTour(state: string, output: { json: boolean }): Promise
 /** One line when all is well; what differs, the run and its events when not. */
 function verdictLines(verdict: Verdict): string[] {
   const { name, ok, expected, seen, run_id, trail = [] } = verdict;
-  const line = `${ok ? '✓' : '✗'} ${name} — expected ${expected}; seen ${seen}`;
-  if (ok) return [line];
+  if (ok)
+    return [
+      `✓ ${name} — expected ${expected}; seen ${seen.startsWith(expected) ? `the same${seen.slice(expected.length)}` : seen}`,
+    ];
+  const line = `✗ ${name} — expected ${expected}; seen ${seen}`;
   return [
     line,
     ...verdict.differences.map((difference) => `    differs: ${difference}`),
     ...(run_id === undefined ? [] : [`    run ${run_id}`]),
     ...trail.map((event) => `    ${event}`),
   ];
+}
+
+/** The tour as a page: every scenario, expected against seen. */
+function reportOf(groups: readonly { title: string; verdicts: readonly Verdict[] }[], seconds: string): string {
+  const all = groups.flatMap(({ verdicts }) => verdicts);
+  const cell = (text: string) => text.replaceAll('|', '\\|');
+  return [
+    '# The tour, expected against seen',
+    '',
+    `Written by \`counterstamp tour --report\` on ${new Date().toISOString().slice(0, 10)}, Node ${process.versions.node}, profile fast: ${all.filter((one) => one.ok).length} of ${all.length} as expected, in ${seconds} s. Only public HTTP: our API and the sandbox's.`,
+    ...groups.flatMap(({ title, verdicts }) => [
+      '',
+      `## ${title}`,
+      '',
+      '| | scenario | expected | seen |',
+      '|---|---|---|---|',
+      ...verdicts.map(
+        ({ ok, name, expected, seen }) => `| ${ok ? '✓' : '✗'} | ${cell(name)} | ${cell(expected)} | ${cell(seen)} |`,
+      ),
+    ]),
+    '',
+  ].join('\n');
 }

@@ -14,6 +14,8 @@ export interface SandboxClient {
   seedCase(seed: CaseSeedInput): Promise<void>;
   /** Refund requests that arrived for a payment, oldest first, whatever came of them. */
   requests(payment_id: string): Promise<z.infer<typeof Ledger>['entries']>;
+  /** Somebody refunds at the provider's own desk. */
+  refundByHand(payment_id: string, amount: number): Promise<void>;
   /** Refunds in the books. */
   refunds(payment_id: string): Promise<z.infer<typeof Effects>['effects']>;
 }
@@ -33,6 +35,9 @@ export function createSandboxClient(baseUrl: string): SandboxClient {
   return {
     async seedCase(seed) {
       await call('POST', '/admin/cases', seed);
+    },
+    async refundByHand(payment_id, amount) {
+      await call('POST', '/admin/refunds', { payment_id, amount });
     },
     requests: async (payment_id) => Ledger.parse(await call('GET', `/admin/ledger?${of(payment_id)}`)).entries,
     refunds: async (payment_id) => Effects.parse(await call('GET', `/admin/effects?${of(payment_id)}`)).effects,

@@ -1,9 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { type ApiClient, createClient, ProblemError } from '@counterstamp/api-contract';
+import { type ApiClient, createClient, ProblemError, type RunView } from '@counterstamp/api-contract';
+import { isClosed, type RunId } from '@counterstamp/manifest-core';
 import { CliFailure } from '../failure.ts';
 import type { DemoKeys } from '../up/state-folder.ts';
 import { createSandboxClient, type SandboxClient } from './sandbox-client.ts';
-import type { Holder } from './scenario.ts';
+import { AMOUNT_MINOR, type Asked, type Holder, type World } from './scenario.ts';
+
+/** Milliseconds that any one wait of a scenario may take. The longest expected one is about 6 s. */
+const WAIT_MAX_MS = 40_000;
+
+/** Where the tour's runs live, and who looks at them. */
+export const TENANT = 'shop_north';
+export const READER = 'shop_north/auditor';
 
 /** What a scenario works with: nothing but public HTTP. */
 export interface Tools {
@@ -55,4 +63,44 @@ export async function refusalOf(call: Promise<unknown>): Promise<string> {
     if (!(error instanceof ProblemError)) throw error;
     return `${error.status} ${error.code}${error.path === '' ? '' : ` at ${error.path}`}`;
   }
+}
+
+/** A coherent, open case of the name `id`, unless the world differs. */
+export async function seedCase(tools: Tools, id: string, world: World & { order_id?: string } = {}): Promise<void> {
+  const { amount_minor = AMOUNT_MINOR, order_id = `order_${id}`, ...rest } = world;
+  await tools.sandbox.seedCase({
+    tenant_id: TENANT,
+    request_id: `case_${id}`,
+    order_id,
+    amount_minor,
+    currency: 'USD',
+    ...rest,
+  });
+}
+
+/** The request for its refund. */
+export async function createRun(
+  tools: Tools,
+  id: string,
+  { amount_minor = AMOUNT_MINOR, allowed_operations, ...asked }: Asked = {},
+  change: { order_id?: string; supersedes?: RunId } = {},
+): Promise<{ run_id: RunId; created: boolean; generation: number }> {
+  const { order_id = `order_${id}`, ...rest } = change;
+  return await tools.as('shop_north/requester').createRun({
+    request_id: `case_${id}`,
+    input: { order_id, requested_amount_minor: amount_minor, currency: 'USD', reason: 'item arrived damaged' },
+    ...(allowed_operations === undefined ? {} : { allowed_operations: [...allowed_operations] }),
+    ...asked,
+    ...rest,
+  });
+}
+
+/** Looks until the run has stopped for good or for a person, or until `until` holds. */
+export function waitFor(tools: Tools, run_id: RunId, until: (run: RunView) => boolean): Promise<RunView> {
+  const stopped = (run: RunView) => isClosed(run.state) || run.parked_reason !== null;
+  return lookUntil(
+    () => tools.as(READER).getRun(run_id),
+    (run) => stopped(run) || until(run),
+    WAIT_MAX_MS,
+  );
 }

@@ -43,6 +43,8 @@ export interface UpOptions {
   state: string;
   port: number | undefined;
   tour: 'then_stay' | 'only' | 'none';
+  /** File that the tour's table is written to. */
+  tourReport: string | undefined;
   /** Processes of each service. */
   counts: Readonly<Record<Exclude<FleetService, 'api'>, number>>;
 }
@@ -249,10 +251,20 @@ async function runTour(
     terminal.notice(options.tour === 'only' ? why : `${why} It is left out.`);
     return options.tour === 'only' ? EXIT.configuration : EXIT.ok;
   }
-  const child = spawn(process.execPath, [MAIN, 'tour', '--fleet', folder.dir], {
-    detached: true,
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-  });
+  const child = spawn(
+    process.execPath,
+    [
+      MAIN,
+      'tour',
+      '--fleet',
+      folder.dir,
+      ...(options.tourReport === undefined ? [] : ['--report', options.tourReport]),
+    ],
+    {
+      detached: true,
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    },
+  );
   const stop = () => child.kill('SIGTERM');
   signal.addEventListener('abort', stop, { once: true });
   const [code] = (await once(child, 'exit')) as [number | null];
