@@ -1,7 +1,28 @@
-// Writes what is derived from manifest-core's tables: the legal moves in SQL and docs/reference. `--check` fails when a file is stale.
+// Writes what is derived from the code: the legal moves in SQL and docs/reference. `--check` fails when a file is stale.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { ERRORS, FACTS, STATES, STOP_REASONS, TRANSITIONS } from '@counterstamp/manifest-core';
+import { environment as api } from '@counterstamp/api';
+import { environment as executor } from '@counterstamp/executor';
+import {
+  ERRORS,
+  EXPIRY_MARGIN_MS,
+  eventHash,
+  eventPreImage,
+  FACTS,
+  LIMIT_MEANINGS,
+  LIMITS,
+  PROFILES,
+  STATES,
+  STOP_REASONS,
+  settleMs,
+  sha256Text,
+  TRANSITIONS,
+  verifyChain,
+} from '@counterstamp/manifest-core';
+import { environment as preflight } from '@counterstamp/preflight';
+import { environment as reconciler } from '@counterstamp/reconciler';
+import { describeDurations, describeEnvironment, withSecretFiles } from '@counterstamp/stage-runtime';
+import { environment as verifier } from '@counterstamp/verifier';
 
 const quote = (text) => `'${text.replaceAll("'", "''")}'`;
 const array = (items) => `array[${items.map(quote).join(', ')}]::text[]`;
@@ -36,12 +57,174 @@ const authority = `# Field authority\n\n${GENERATED}\n\nWho may write which fact
     `| ${fact} | ${[...new Set(writers(fact).flatMap((rule) => rule.by))].join(', ')} | ${[...new Set(writers(fact).map((rule) => rule.on))].join(', ')} |`,
 ).join('\n')}\n`;
 
+const thousands = (n) => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
+const cell = (text) => text.replaceAll('|', '\\|');
+const services = [api, preflight, executor, verifier, reconciler].map((environment) => ({
+  name: environment.service,
+  ...describeEnvironment(environment),
+}));
+
+/** A default that all services share, or each service's own. */
+function defaultOf(name) {
+  const values = services.map((service) => [service.name, service.common.find((one) => one.name === name)?.default]);
+  const [[, first]] = values;
+  if (values.every(([, value]) => value === first)) return first ?? null;
+  return values.map(([service, value]) => `${service} ${value}`).join(', ');
+}
+
+function variableRow({ name, meaning, required, default: value }) {
+  // A file that cannot be read is named as one only where a file may be given at all.
+  const file = withSecretFiles({ [`${name}_FILE`]: '/' }).unread.has(name) ? 'yes' : '';
+  return `| \`${name}\` | ${cell(meaning)} | ${required ? 'required' : value === null ? '–' : `\`${value}\``} | ${file} |`;
+}
+
+const variableTable = (rows) =>
+  `| variable | meaning | default | or as a file |\n|---|---|---|---|\n${rows.map(variableRow).join('\n')}\n`;
+
+const durations = describeDurations();
+const profiles = Object.keys(PROFILES);
+const configuration = `# Configuration
+
+${GENERATED.replace('packages/manifest-core', 'the schemas that parse it')}
+
+Every process is configured by its environment and by nothing else. An empty variable counts as absent. A process whose configuration is wrong
+lists every problem on standard error and ends with exit code 78; \`counterstamp doctor\` checks all services at once, and what they connect to.
+Where "or as a file" says yes, \`NAME_FILE\` may name a file that holds the value, as container runtimes hand over secrets.
+
+## Every service
+
+${variableTable(services[0].common.map((variable) => ({ ...variable, default: defaultOf(variable.name) })))}
+## Of one service
+
+${services.map(({ name, own }) => `### ${name}\n\n${variableTable(own)}`).join('\n')}
+## Durations
+
+In milliseconds, as whole numbers. Without a variable the profile's value applies. They are validated together: a message names both sides of
+an inequality that does not hold. Absence of an effect counts ${profiles
+  .map((profile) => `${thousands(settleMs(PROFILES[profile], 0))} ms (${profile})`)
+  .join(' or ')} after the call deadline: Z + P + ε, and V
+where the external system's reads lag. A dispatch needs an approval that lives longer than ε + ${thousands(EXPIRY_MARGIN_MS)} ms.
+
+| variable | meaning | ${profiles.join(' | ')} |
+|---|---|${profiles.map(() => '---:').join('|')}|
+${durations.map(({ variable, meaning, ms }) => `| \`${variable}\` | ${cell(meaning)} | ${ms.map(thousands).join(' | ')} |`).join('\n')}
+
+## Limits
+
+Counted in the run's row by the database alone, so that no restart and no model begins anew. Not configurable.
+
+| limit | value | what is counted |
+|---|---:|---|
+${Object.entries(LIMITS)
+  .map(([name, value]) => `| ${name} | ${value} | ${cell(LIMIT_MEANINGS[name])} |`)
+  .join('\n')}
+`;
+
+// One published vector: the first two events of a run. The values are arbitrary, the digests computed here.
+const RUN = 'run_0191c0de-0000-7000-8000-000000000000';
+function vectorEvent(fields, payload) {
+  const record = { run_id: RUN, ...fields, payload_digest: sha256Text(payload) };
+  return { ...record, payload, hash: eventHash(record) };
+}
+const first = vectorEvent(
+  {
+    revision: 1,
+    from: null,
+    to: 'queued',
+    trigger: 'request_accepted',
+    actor: 'principal/prn_0191c0de-0000-7000-8000-0000000000aa',
+    at_us: '1767225600000000',
+    previous_hash: null,
+  },
+  '{"set": {"state": "queued"}, "refs": {"note": "naïve café"}}',
+);
+const second = vectorEvent(
+  {
+    revision: 2,
+    from: 'queued',
+    to: 'preflight',
+    trigger: 'request_loaded',
+    actor: 'preflight/ins_0191c0de-0000-7000-8000-0000000000bb',
+    at_us: '1767225600123456',
+    previous_hash: first.hash,
+  },
+  '{"set": {"state": "preflight"}, "refs": {}}',
+);
+const vector = [first, second];
+if (verifyChain(vector, second.hash).length > 0) throw new Error('the published vector does not hold');
+
+const LINES = [
+  ['cs.event.v1', 'the name of this format'],
+  ['run_id', 'run_ and the UUID'],
+  ['revision', '1 for the first event, one more with each'],
+  ['from', 'the state before; absent for the first event'],
+  ['to', 'the state after'],
+  ['trigger', 'why it moved: docs/reference/states.md'],
+  ['actor', '`<service>/<instance_id>`, or `principal/<principal_id>`'],
+  ['at_us', 'the database’s clock: microseconds since 1970-01-01 UTC, in decimal digits'],
+  ['payload_digest', 'digest of the stored payload text, byte for byte as `payload` shows it'],
+  ['previous_hash', 'hash of the event before; absent for the first event'],
+];
+const events = `# Event format
+
+${GENERATED}
+
+Every change of a run is one event, and every event commits to the one before. Who has the events of a run can compute its history again,
+with nothing of ours: \`counterstamp run events RUN_ID --json\`, \`GET /v1/runs/{run_id}/events\` and the table \`cs.run_event\` show the same.
+
+## What a hash covers
+
+Ten lines of UTF-8, joined by one line feed (U+000A), without a closing one. An absent value is written \`-\`. No value may hold a line feed.
+
+| line | value | |
+|---|---|---|
+${LINES.map(([name, meaning], index) => `| ${index + 1} | ${name} | ${meaning} |`).join('\n')}
+
+A digest or hash is SHA-256, written \`sha256:\` and 64 lower-case hex digits. \`hash\` is that of the ten lines, \`payload_digest\` that of the
+payload's text as it is stored: never parse the payload and write it again before hashing. The payload names by digest what was recorded beside
+the state: the action, the approval, the evidence, the attempt's bytes.
+
+## How to verify
+
+1. The revisions are 1, 2, 3 … without a gap.
+2. \`payload_digest\` is the digest of \`payload\`.
+3. \`previous_hash\` is the \`hash\` of the event before, and absent in the first.
+4. \`hash\` is the digest of the ten lines.
+5. The last \`hash\` is the \`chain_head\` that \`GET /v1/runs/{run_id}\` shows.
+
+\`counterstamp verify-history\` does this for all runs, and compares the stored actions with their digests; \`verifyChain\` of
+@counterstamp/manifest-core does it in TypeScript, \`cs.event_pre_image\` builds the ten lines in SQL. What a chain cannot show: events cut off
+the end together with a rewritten head. Keep a head elsewhere to notice that.
+
+## Test vector
+
+The first two events of a run. Payloads:
+
+\`\`\`text
+${vector.map((event) => event.payload).join('\n')}
+\`\`\`
+
+${vector
+  .map(
+    (event) =>
+      `Event ${event.revision} hashes to \`${event.hash}\`, these lines:\n\n\`\`\`text\n${eventPreImage(event)}\n\`\`\`\n`,
+  )
+  .join('\n')}
+With a shell, from the block of event 2 in a file (the closing line feed of the file is not part of it):
+
+\`\`\`sh
+printf %s "$(cat event-2.txt)" | sha256sum    # ${second.hash.slice('sha256:'.length)}
+\`\`\`
+`;
+
 const files = {
   'packages/manifest-store/migrations/0002_legal_moves.sql': legalMovesSql,
   'docs/reference/states.md': states,
   'docs/reference/stop-reasons.md': stops,
   'docs/reference/errors.md': errors,
   'docs/reference/field-authority.md': authority,
+  'docs/reference/configuration.md': configuration,
+  'docs/reference/event-format.md': events,
 };
 const check = process.argv.includes('--check');
 const stale = [];

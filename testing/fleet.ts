@@ -90,6 +90,8 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     COUNTERSTAMP_SHOP_URL: sandbox.url,
     COUNTERSTAMP_PAYMENTS_URL: sandbox.url,
     COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk_sandbox',
+    COUNTERSTAMP_CREDITS_URL: sandbox.url,
+    COUNTERSTAMP_CREDITS_READ_KEY: 'rk_sandbox',
     ...(options.redisUrl === undefined
       ? {}
       : { REDIS_URL: options.redisUrl, COUNTERSTAMP_QUEUE_PREFIX: `t${randomUUID().slice(0, 8)}` }),
@@ -110,7 +112,9 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       {
         env: {
           ...environment,
-          ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox' } : {}),
+          ...(service === 'executor'
+            ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk_sandbox', COUNTERSTAMP_CREDITS_WRITE_KEY: 'sk_sandbox' }
+            : {}),
           ...env,
         },
         stdio: ['ignore', 'pipe', 'pipe'],

@@ -19,6 +19,10 @@ describe('the command line', () => {
     [['up', '--executors', '0']],
     [['up', '--tour-only', '--no-tour']],
     [['up', '--what']],
+    [['up', '--hold', '--tour-only']],
+    [['hold', 'set']],
+    [['hold', 'release', '--reason', 'x']],
+    [['doctor', '--service', 'nobody']],
     [['service', 'nobody']],
     [['service']],
     [['run', 'create']],
@@ -38,7 +42,7 @@ describe('the command line', () => {
   test('every command has help with an example', async () => {
     const program = createProgram();
     const leaves = program.commands.flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
-    expect(leaves).toHaveLength(12);
+    expect(leaves).toHaveLength(16);
     for (const command of leaves) {
       let help = '';
       command.configureOutput({

@@ -1,5 +1,9 @@
 import { Command } from 'commander';
 import { addApprove } from './commands/approve.ts';
+import { addDoctor } from './commands/doctor.ts';
+import { addHoldList } from './commands/hold-list.ts';
+import { addHoldRelease } from './commands/hold-release.ts';
+import { addHoldSet } from './commands/hold-set.ts';
 import { addKeyCreate } from './commands/key-create.ts';
 import { addMigrate } from './commands/migrate.ts';
 import { addReject } from './commands/reject.ts';
@@ -32,6 +36,11 @@ export function createProgram(): Command {
   addRunEvents(run);
   addApprove(program);
   addReject(program);
+  const hold = program.command('hold').description('Switch dispatches off and on: the brake of the whole installation');
+  addHoldSet(hold);
+  addHoldRelease(hold);
+  addHoldList(hold);
   addVerifyHistory(program);
+  addDoctor(program);
   return program;
 }

@@ -3,6 +3,7 @@ import { getRequestListener } from '@hono/node-server';
 import { Hono } from 'hono';
 import { adminRoutes } from './admin/admin-routes.ts';
 import type { Clock } from './clock.ts';
+import { creditRoutes } from './credits/credit-routes.ts';
 import { jsonAnswer, problemAnswer } from './http/answer.ts';
 import type { NodeBinding } from './http/binding.ts';
 import { respond } from './http/delivery.ts';
@@ -50,6 +51,7 @@ function sandboxApp(world: World, lifecycle: Lifecycle): Hono<NodeBinding> {
   );
   app.route('/shop', shopRoutes(world));
   app.route('/payments', providerRoutes(world));
+  app.route('/credits', creditRoutes(world));
   app.route('/admin', adminRoutes(world));
   app.notFound((c) => respond(c, problemAnswer(404, 'route_not_found', `Nothing at ${c.req.method} ${c.req.path}.`)));
   app.onError((error, c) => {
@@ -59,7 +61,7 @@ function sandboxApp(world: World, lifecycle: Lifecycle): Hono<NodeBinding> {
   return app;
 }
 
-/** Starts a shop and a payment provider on one port. Any number of them run side by side; none keeps anything on disk. */
+/** Starts a shop, a payment provider and the credits on one port. Any number of them run side by side; none keeps anything on disk. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<RunningSandbox> {
   const { port = 0, host = '127.0.0.1', clock = Date.now } = options;
   const world = new World(clock);
@@ -100,8 +102,9 @@ async function listen(server: Server, port: number, host: string): Promise<numbe
   return address.port;
 }
 
-/** Takes no new connections, lets running requests finish for `drainMs`, then cuts what is left. */
+/** Delivers no webhook and takes no connection any more, lets running requests finish for `drainMs`, then cuts what is left. */
 async function drain(server: Server, world: World, drainMs: number): Promise<void> {
+  world.webhooks.stop();
   const closed = new Promise<void>((resolve) => {
     server.close(() => resolve());
   });

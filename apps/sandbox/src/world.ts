@@ -1,10 +1,12 @@
 import { type Clock, type EpochMs, SettableClock } from './clock.ts';
+import { CreditBooks } from './credits/credit-books.ts';
 import { type Booking, HONEST_PLAN } from './faults/catalogue.ts';
 import { FaultMenu } from './faults/fault-menu.ts';
 import { Pauses } from './pauses.ts';
 import { IdempotencyKeys, KEY_RETENTION_MS } from './provider/idempotency-keys.ts';
 import { Ledger } from './provider/ledger.ts';
 import type { Payment, Refund } from './provider/payment.ts';
+import { Webhooks } from './provider/webhooks.ts';
 import type { Order, ShopRequest } from './shop/shop.ts';
 import type { Metadata } from './values.ts';
 
@@ -15,6 +17,9 @@ export class World {
   readonly faults = new FaultMenu();
   readonly keys = new IdempotencyKeys();
   readonly ledger = new Ledger();
+  /** The second provider: its books, its ledger and its faults. */
+  readonly credits = new CreditBooks();
+  readonly webhooks: Webhooks;
   /** By tenant and request id, see `requestKey`. */
   readonly requests = new Map<string, ShopRequest>();
   readonly orders = new Map<string, Order>();
@@ -27,6 +32,7 @@ export class World {
 
   constructor(clock: Clock) {
     this.clock = new SettableClock(clock);
+    this.webhooks = new Webhooks(this.clock, this.faults);
   }
 
   /** Books one refund, at once and for good; whether it is allowed was decided before. */
@@ -48,6 +54,7 @@ export class World {
     };
     payment.refunds.push(booked);
     this.refunds.set(booked.refund_id, booked);
+    for (const step of booked.timeline) this.webhooks.announce(booked, step);
     return booked;
   }
 
@@ -58,6 +65,8 @@ export class World {
     this.faults.reset();
     this.keys.reset();
     this.ledger.reset();
+    this.credits.reset();
+    this.webhooks.reset();
     for (const map of [this.requests, this.orders, this.payments, this.refunds, this.seeds]) map.clear();
     this.keyRetentionMs = KEY_RETENTION_MS;
     this.#refundCount = 0;

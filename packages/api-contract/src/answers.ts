@@ -89,6 +89,26 @@ export type RunEvent = z.infer<typeof RunEvent>;
 export const RunEvents = z.strictObject({ events: z.array(RunEvent) });
 export type RunEvents = z.infer<typeof RunEvents>;
 
+/**
+ * Dispatches that are switched off: all of them (`scope` is `all`) or those of one connector. Whoever's runs wait reads the reason.
+ * `set_by` is null to another tenant than that of who set it.
+ */
+export const Hold = z.strictObject({
+  scope: z.string(),
+  reason: z.string(),
+  set_by: z.string().nullable(),
+  set_at: Instant,
+});
+export type Hold = z.infer<typeof Hold>;
+
+/** Everything that is on hold now. Answer of `GET /v1/holds` and of `PUT /v1/holds/{scope}`. */
+export const Holds = z.strictObject({ holds: z.array(Hold) });
+export type Holds = z.infer<typeof Holds>;
+
+/** Answer of `DELETE /v1/holds/{scope}`. `released` is false when there was no hold on that scope. */
+export const ReleasedHold = Holds.extend({ released: z.boolean() });
+export type ReleasedHold = z.infer<typeof ReleasedHold>;
+
 /** Answer of `GET /healthz`: the process lives. */
 export const Health = z.strictObject({ status: z.literal('ok') });
 export type Health = z.infer<typeof Health>;

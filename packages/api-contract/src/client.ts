@@ -1,7 +1,18 @@
 import type { RunId } from '@counterstamp/manifest-core';
 import type { z } from 'zod';
-import { CreatedRun, DecidedRun, ProposedRun, Readiness, RunEvents, RunPage, RunStanding, RunView } from './answers.ts';
-import type { CancelBody, CreateRunBody, DecideBody, ProposeBody } from './bodies.ts';
+import {
+  CreatedRun,
+  DecidedRun,
+  Holds,
+  ProposedRun,
+  Readiness,
+  ReleasedHold,
+  RunEvents,
+  RunPage,
+  RunStanding,
+  RunView,
+} from './answers.ts';
+import type { CancelBody, CreateRunBody, DecideBody, HoldBody, ProposeBody } from './bodies.ts';
 import type { ListQuery } from './parameters.ts';
 import { PROBLEM_MEDIA_TYPE, Problem, ProblemError } from './problem.ts';
 import { ROUTES } from './routes.ts';
@@ -44,6 +55,11 @@ export interface ApiClient {
   propose(run_id: RunId, body: Body<ProposeBody>): Promise<ProposedRun>;
   decide(run_id: RunId, body: Body<DecideBody>): Promise<DecidedRun>;
   cancelRun(run_id: RunId, body?: Body<CancelBody>): Promise<RunStanding>;
+  /** Everything that is on hold. */
+  listHolds(): Promise<Holds>;
+  /** `scope`: `all`, or the name of a connector. */
+  setHold(scope: string, body: Body<HoldBody>): Promise<Holds>;
+  releaseHold(scope: string): Promise<ReleasedHold>;
   /** Also when the api is not ready. */
   readiness(): Promise<Readiness>;
 }
@@ -56,10 +72,19 @@ export function createClient(options: ClientOptions): ApiClient {
   async function call<T>(
     route: { method: string; path: string },
     schema: z.ZodType<T>,
-    request: { run_id?: RunId; query?: URLSearchParams; body?: unknown; accept?: readonly number[] } = {},
+    request: {
+      run_id?: RunId;
+      scope?: string;
+      query?: URLSearchParams;
+      body?: unknown;
+      accept?: readonly number[];
+    } = {},
   ): Promise<{ status: number; body: T }> {
     const query = request.query === undefined || request.query.size === 0 ? '' : `?${request.query.toString()}`;
-    const url = `${baseUrl}${route.path.replace('{run_id}', encodeURIComponent(request.run_id ?? ''))}${query}`;
+    const path = route.path
+      .replace('{run_id}', encodeURIComponent(request.run_id ?? ''))
+      .replace('{scope}', encodeURIComponent(request.scope ?? ''));
+    const url = `${baseUrl}${path}${query}`;
     const { status, type, text } = await exchange(url, route.method.toUpperCase(), request.body);
     const value = parseJson(text);
     if (type.startsWith(PROBLEM_MEDIA_TYPE)) {
@@ -116,6 +141,9 @@ export function createClient(options: ClientOptions): ApiClient {
     propose: async (run_id, body) => (await call(ROUTES.propose, ProposedRun, { run_id, body })).body,
     decide: async (run_id, body) => (await call(ROUTES.decide, DecidedRun, { run_id, body })).body,
     cancelRun: async (run_id, body = {}) => (await call(ROUTES.cancelRun, RunStanding, { run_id, body })).body,
+    listHolds: async () => (await call(ROUTES.listHolds, Holds)).body,
+    setHold: async (scope, body) => (await call(ROUTES.setHold, Holds, { scope, body })).body,
+    releaseHold: async (scope) => (await call(ROUTES.releaseHold, ReleasedHold, { scope })).body,
     readiness: async () => (await call(ROUTES.readiness, Readiness, { accept: [503] })).body,
   };
 }

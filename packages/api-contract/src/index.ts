@@ -3,9 +3,12 @@ export {
   DecidedRun,
   Guard,
   Health,
+  Hold,
+  Holds,
   ProposedRun,
   Readiness,
   RecordedDecision,
+  ReleasedHold,
   RunEvent,
   RunEvents,
   RunPage,
@@ -13,8 +16,8 @@ export {
   RunSummary,
   RunView,
 } from './answers.ts';
-export { BODY_BYTES_MAX, CancelBody, CreateRunBody, DecideBody, ProposeBody } from './bodies.ts';
+export { BODY_BYTES_MAX, CancelBody, CreateRunBody, DecideBody, HoldBody, ProposeBody } from './bodies.ts';
 export { type ApiClient, ApiUnreachable, type ClientOptions, createClient, type Fetch } from './client.ts';
-export { ListQuery, RunParameters } from './parameters.ts';
+export { HOLD_SCOPE_ALL, HoldParameters, ListQuery, RunParameters } from './parameters.ts';
 export { PROBLEM_MEDIA_TYPE, Problem, ProblemError } from './problem.ts';
 export { KEY_SCHEME, OPENAPI_PATH, ROUTES, type RouteName } from './routes.ts';

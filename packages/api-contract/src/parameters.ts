@@ -7,6 +7,19 @@ const PAGE_MAX = 200;
 
 export const RunParameters = z.strictObject({ run_id: RunId });
 
+/** Characters of a connector's name at most. */
+const SCOPE_MAX = 64;
+
+/** The scope that holds every dispatch; any other is the name of one connector. */
+export const HOLD_SCOPE_ALL = 'all';
+
+export const HoldParameters = z.strictObject({
+  scope: z
+    .string()
+    .max(SCOPE_MAX)
+    .regex(/^[a-z][a-z0-9-]*$/, `a scope is ${HOLD_SCOPE_ALL} or the name of a connector`),
+});
+
 /**
  * Query of `GET /v1/runs`. `limit` is 1 to 200, 50 when absent. `cursor` is a `next_cursor` of the same list (same `state`).
  */

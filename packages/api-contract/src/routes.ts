@@ -5,15 +5,17 @@ import {
   CreatedRun,
   DecidedRun,
   Health,
+  Holds,
   ProposedRun,
   Readiness,
+  ReleasedHold,
   RunEvents,
   RunPage,
   RunStanding,
   RunView,
 } from './answers.ts';
-import { CancelBody, CreateRunBody, DecideBody, ProposeBody } from './bodies.ts';
-import { ListQuery, RunParameters } from './parameters.ts';
+import { CancelBody, CreateRunBody, DecideBody, HoldBody, ProposeBody } from './bodies.ts';
+import { HoldParameters, ListQuery, RunParameters } from './parameters.ts';
 import { PROBLEM_MEDIA_TYPE, Problem } from './problem.ts';
 
 // The generator follows a recursive schema without end unless its type is spelled out; parsing is not touched by this.
@@ -147,6 +149,49 @@ export const ROUTES = {
       409: problem('not_cancellable, stale_revision'),
       413: tooLarge,
       415: unsupported,
+      503: unavailable,
+    },
+  }),
+  listHolds: createRoute({
+    method: 'get',
+    path: '/v1/holds',
+    summary: 'What is on hold: no dispatch of it begins until it is released.',
+    security,
+    responses: {
+      200: json('Every hold of the installation', Holds),
+      401: unauthenticated,
+      403: problem('role_missing'),
+      503: unavailable,
+    },
+  }),
+  setHold: createRoute({
+    method: 'put',
+    path: '/v1/holds/{scope}',
+    summary:
+      'Hold every dispatch (scope all) or those of one connector, or replace the reason. What was sent stays sent.',
+    security,
+    request: { params: HoldParameters, ...body(HoldBody) },
+    responses: {
+      200: json('What is on hold now', Holds),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  releaseHold: createRoute({
+    method: 'delete',
+    path: '/v1/holds/{scope}',
+    summary: 'Release a hold; what waited goes on by itself, with every check of a dispatch made again.',
+    security,
+    request: { params: HoldParameters },
+    responses: {
+      200: json('What is still on hold; released is false when there was no such hold', ReleasedHold),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
       503: unavailable,
     },
   }),

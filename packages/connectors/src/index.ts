@@ -1,3 +1,11 @@
+export { LEGACY_CREDITS_CONTRACT } from './legacy-credits/contract.ts';
+export { CREDIT_REASONS, CreditAction, displayCredit, MemoText } from './legacy-credits/credit-action.ts';
+export {
+  classifyGrantReply,
+  createLegacyCredits,
+  type LegacyCreditsOptions,
+  matchGrants,
+} from './legacy-credits/legacy-credits.ts';
 export type {
   Connector,
   ConnectorContract,
@@ -25,4 +33,4 @@ export {
   PaymentFacts,
   type SandboxPaymentsOptions,
 } from './sandbox-payments/sandbox-payments.ts';
-export { createShop, OrderFacts, RequestFacts, type Shop } from './shop/shop.ts';
+export { CustomerOrderFacts, createShop, OrderFacts, RequestFacts, type Shop } from './shop/shop.ts';

@@ -3,9 +3,11 @@ import {
   type Digest,
   type DisplayField,
   ExternalId,
+  escapeWord,
   type HttpReply,
   type HttpRequest,
   type JsonObject,
+  keepText,
   type OneShot,
   type SendResult,
 } from '@counterstamp/manifest-core';
@@ -143,8 +145,21 @@ export interface Connector {
   observe(action: JsonObject, bind: ObserveBinding): Promise<Observation>;
 }
 
-/** A word of an external system that ends in a record, a log and before people's eyes: short and printable ASCII, or it is not understood. */
+/** A word that names something or decides: an id, a code. Short and printable ASCII, or it is not understood and nothing is concluded from it. */
 export const Word = z.string().regex(/^[\x20-\x7e]{1,128}$/);
+
+/** Units kept of a word that is only compared, and of a text that people wrote: what one screen shows, so that one record cannot fill a page of a history. */
+const WORD_MAX = 128;
+const TEXT_MAX = 2_000;
+
+/**
+ * A word that is compared and never acted on by itself: a status, a currency. A strange one is no reason to know nothing of its record: it is
+ * kept, printable and short (`escapeWord`, `keepText`), and equals none that we know.
+ */
+export const SaidWord = z.string().transform((word) => keepText(word, WORD_MAX, escapeWord));
+
+/** Words of a person at an external system, such as a reason: kept, with a visible escape for what no record can hold. */
+export const SaidText = z.string().transform((text) => keepText(text, TEXT_MAX));
 
 /** An id as one segment of a path: it can neither leave its place nor name another resource. */
 export function segment(value: unknown): string {

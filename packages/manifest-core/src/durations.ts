@@ -42,6 +42,38 @@ export interface Limits {
   look_ups_max: number;
 }
 
+/** What each duration is for; docs/reference/configuration.md is rendered from here. Letters are those of the protocol. */
+export const DURATION_MEANINGS: Readonly<Record<keyof Durations, string>> = {
+  call_deadline_ms: 'D: from the dispatch commit to the end of the call, and never beyond the approval’s expiry',
+  epsilon_ms: 'ε: what rounding and reading a clock may cost; every deadline check keeps clear of it',
+  pause_ms: 'Z: longest pause of a process between its deadline check and its write; only settled absence rests on it',
+  sweep_grace_ms: 'G: how long past the call deadline the sweeper leaves an attempt to its own worker',
+  provider_ms: 'P: within this time of the write the provider has processed a request or dropped it',
+  stage_lease_ms: 'how long a stage may work on a run before the sweeper hints it again',
+  sweep_interval_ms: 'between two looks of a sweeper for due runs',
+  rehint_min_ms: 'first pause before a hint that nobody took is repeated; it doubles',
+  rehint_max_ms: 'longest pause between two repetitions of a hint',
+  approval_life_ms: 'how long an approver has; a request may shorten it for its run, never lengthen it',
+  run_life_ms: 'deadline of a whole run, from its creation',
+  read_timeout_ms: 'for one read of an external system, from connecting to the last byte',
+  connect_timeout_ms: 'for the connection of an effect, which is open before its commit',
+  look_min_ms: 'first wait before an effect, or a failed read, is looked at again; it doubles',
+  look_max_ms: 'longest wait between two looks',
+  defer_min_ms: 'first wait of a run for what it cannot hurry: a hold, a busy resource, no connection; it doubles',
+  defer_max_ms: 'longest such wait',
+  proposal_wait_ms: 'how long a proposal from outside may take in one cycle',
+  drain_grace_ms: 'how long current work may take to end after SIGTERM',
+};
+
+/** What happens at each limit; docs/reference/configuration.md is rendered from here. */
+export const LIMIT_MEANINGS: Readonly<Record<keyof Limits, string>> = {
+  read_failures_max: 'reads of preflight and collecting that fail; at the limit the run is failed (attempt_limit)',
+  proposal_cycles_max:
+    'proposals asked for, a refused, superseded or outdated one included; a workflow may set its own',
+  verification_waits_max: 'looks of the verifier for an accepted effect; at the limit it becomes uncertain',
+  look_ups_max: 'looks of the reconciler without a result; at the limit the run is parked for a person',
+};
+
 export const LIMITS: Limits = {
   read_failures_max: 3,
   proposal_cycles_max: 3,

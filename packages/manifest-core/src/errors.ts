@@ -18,6 +18,7 @@ export const ERRORS = {
   text_not_well_formed: { status: 400, title: 'A text holds half of a surrogate pair and has no canonical form.' },
   text_has_nul: { status: 400, title: 'A text holds the character U+0000, which cannot be stored.' },
   number_not_safe: { status: 400, title: 'A number is beyond 2^53 − 1 and would be rounded; send it as a string.' },
+  number_not_integer: { status: 400, title: 'An integer belongs here: digits only, without fraction or exponent.' },
   nesting_too_deep: { status: 400, title: 'The value is nested deeper than the limit.' },
   member_missing: { status: 400, title: 'A required member is missing.' },
   value_invalid: { status: 400, title: 'A value is not of the form that its member needs.' },

@@ -3,9 +3,11 @@ export { canonicalJson, Json, type JsonObject, type JsonValue } from './canonica
 export { DOMAINS, type Domain, digestOf, sha256Text } from './digest.ts';
 export {
   backoffMs,
+  DURATION_MEANINGS,
   type Durations,
   durationFaults,
   EXPIRY_MARGIN_MS,
+  LIMIT_MEANINGS,
   LIMITS,
   type Limits,
   PROFILES,
@@ -21,6 +23,7 @@ export {
   type StoredEvent,
   verifyChain,
 } from './event-pre-image.ts';
+export { escapeText, escapeWord, keepText, unescapeText } from './evidence-text.ts';
 export { affirmativeDecisions, cyclesRemain, dispatchGuards, type GuardResult, mayDispatch } from './guards.ts';
 export { Digest, ExternalId, ID_PREFIXES, type IdKind, Revision, RunId, runIdFromUuid, uuidOfRunId } from './ids.ts';
 export { type Parsed, parseStrictJson, parseWith, pointer } from './input-gate.ts';

@@ -96,3 +96,64 @@ describe('a schema’s faults', () => {
     expect(parseWith(schema, value, '/in')).toMatchObject({ ok: false, refusal: { code, path: `/in${path}` } });
   });
 });
+
+describe('an integer', () => {
+  const schema = z.strictObject({
+    amount_minor: MinorUnits.optional(),
+    life_ms: z.int().positive().optional(),
+    list: z.array(z.strictObject({ n: z.int() })).optional(),
+    rate: z.number().optional(),
+    free: z.record(z.string(), z.json()).optional(),
+  });
+  const judge = (text: string) => {
+    const parsed = parseStrictJson(text);
+    const checked = parsed.ok ? parseWith(schema, parsed.value, '/in') : parsed;
+    return checked.ok ? 'accepted' : [checked.refusal.code, checked.refusal.path];
+  };
+
+  test.each([
+    ['with an exponent, as an amount', '{"amount_minor":10e2}', 'amount_not_integer', '/in/amount_minor'],
+    ['with a capital exponent', '{"amount_minor":1E3}', 'amount_not_integer', '/in/amount_minor'],
+    ['with a fraction that its exponent cancels', '{"amount_minor":19.99e2}', 'amount_not_integer', '/in/amount_minor'],
+    ['with an exponent that takes zeros away', '{"amount_minor":1000e-2}', 'amount_not_integer', '/in/amount_minor'],
+    ['with an exponent of nothing', '{"amount_minor":1000e0}', 'amount_not_integer', '/in/amount_minor'],
+    ['with an exponent, elsewhere', '{"life_ms":5e3}', 'number_not_integer', '/in/life_ms'],
+    ['with an exponent, in a list', '{"list":[{"n":1},{"n":2e0}]}', 'number_not_integer', '/in/list/1/n'],
+    ['as a fraction', '{"life_ms":1.5}', 'number_not_integer', '/in/life_ms'],
+    ['with an exponent beyond 2^53 − 1', '{"amount_minor":1e16}', 'number_not_safe', '/amount_minor'],
+    [
+      'with an exponent in one place of several',
+      '{"free":{"n":1e3},"life_ms":1e3}',
+      'number_not_integer',
+      '/in/life_ms',
+    ],
+  ])('%s is refused by code and place', (_, text, code, path) => {
+    expect(judge(text)).toEqual([code, path]);
+  });
+
+  test.each([
+    ['in digits', '{"amount_minor":1000,"life_ms":5000}'],
+    ['with a fraction of nothing, which is the same number to everybody', '{"amount_minor":1999.0}'],
+    ['where any number is free', '{"free":{"zeta":1,"bb":{"z":1.0,"e":1e2,"n":-0,"a":[3e0]}}}'],
+    ['where a fraction would do as well', '{"rate":1e3}'],
+    ['beside text that looks like one', '{"free":{"text":"1e3"},"amount_minor":1}'],
+  ])('%s is accepted', (_, text) => {
+    expect(judge(text)).toBe('accepted');
+  });
+
+  test('is still told from its exponent when one schema hands its part to the next', () => {
+    const outer = z.strictObject({ input: z.record(z.string(), z.json()) });
+    const inner = z.strictObject({ amount_minor: MinorUnits, metadata: z.record(z.string(), z.json()) });
+    const checked = (amount: string) => {
+      const parsed = parseStrictJson(`{"input":{"amount_minor":${amount},"metadata":{"n":1e3,"deep":[{"n":2e2}]}}}`);
+      if (!parsed.ok) return parsed;
+      const whole = parseWith(outer, parsed.value);
+      return whole.ok ? parseWith(inner, whole.value.input, '/input') : whole;
+    };
+    expect(checked('1000')).toMatchObject({ ok: true, value: { metadata: { n: 1000, deep: [{ n: 200 }] } } });
+    expect(checked('1e3')).toMatchObject({
+      ok: false,
+      refusal: { code: 'amount_not_integer', path: '/input/amount_minor' },
+    });
+  });
+});

@@ -33,7 +33,63 @@ export function parseStrictJson(text: string): Parsed<JsonValue> {
   if (deep > DEPTH_MAX) return refuse('nesting_too_deep', '', `nested ${deep} deep, the limit is ${DEPTH_MAX}`);
   const document: DocumentNode = parse(text, { mode: 'json', ranges: true });
   const refusal = inspect(document.body, '', text);
-  return refusal === undefined ? { ok: true, value } : { ok: false, refusal };
+  if (refusal !== undefined) return { ok: false, refusal };
+  if (/\d[eE]/.test(text)) noteExponents(document.body, value, text);
+  return { ok: true, value };
+}
+
+/**
+ * Which members of an object or array are whole numbers that were spelled with an exponent. A value does not show how it was written, and
+ * where an integer belongs only the schema knows: `parseStrictJson` notes it here, `parseWith` judges.
+ */
+const exponentsOf = new WeakMap<object, Set<string>>();
+
+type Path = readonly string[];
+
+function note(holder: object, member: string): void {
+  const noted = exponentsOf.get(holder);
+  if (noted === undefined) exponentsOf.set(holder, new Set([member]));
+  else noted.add(member);
+}
+
+/** Walks the syntax tree and the value of the same text side by side. */
+function noteExponents(node: AnyNode, value: JsonValue, text: string): void {
+  if (typeof value !== 'object' || value === null) return;
+  const members =
+    node.type === 'Object'
+      ? node.members.map((member) => [nameOf(member), member.value] as const)
+      : node.type === 'Array'
+        ? node.elements.map((element, index) => [String(index), element.value] as const)
+        : [];
+  for (const [name, inner] of members) {
+    if (inner.type === 'Number' && Number.isInteger(inner.value) && /[eE]/.test(sourceOf(inner, text)))
+      note(value, name);
+    else noteExponents(inner, memberOf(value, name) as JsonValue, text);
+  }
+}
+
+/** Places below a value that `noteExponents` noted. */
+function exponentPaths(value: unknown, above: Path = []): Path[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const own = [...(exponentsOf.get(value) ?? [])].map((member) => [...above, member]);
+  return [...own, ...Object.entries(value).flatMap(([name, inner]) => exponentPaths(inner, [...above, name]))];
+}
+
+/** A copy in which each number that was spelled with an exponent is a fraction: what refuses it takes integers only. */
+function withFractions(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  const noted = exponentsOf.get(value);
+  const copied = Object.entries(value).map(([name, inner]): [string, unknown] => [
+    name,
+    noted?.has(name) === true ? 0.5 : withFractions(inner),
+  ]);
+  return Array.isArray(value) ? copied.map(([, inner]) => inner) : Object.fromEntries(copied);
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, name)
+    ? (value as Readonly<Record<string, unknown>>)[name]
+    : undefined;
 }
 
 /** Deepest nesting of arrays and objects in well-formed JSON text, found without recursion. */
@@ -66,10 +122,19 @@ function inspect(node: AnyNode, path: string, text: string): Refusal | undefined
     case 'String':
       return inspectText(node.value, path);
     case 'Number':
-      return inspectNumber(node.value, text.slice(...(node.range ?? [0, 0])), path);
+      return inspectNumber(node.value, sourceOf(node, text), path);
     default:
       return undefined;
   }
+}
+
+/** How a node was written. */
+function sourceOf(node: AnyNode, text: string): string {
+  return text.slice(...(node.range ?? [0, 0]));
+}
+
+function nameOf({ name }: MemberNode): string {
+  return name.type === 'String' ? name.value : name.name;
 }
 
 /** A fraction is the schema's question; one that a double turns into a whole number, or into none, was changed before anyone saw it. */
@@ -94,7 +159,7 @@ function isWholeLiteral(literal: string): boolean {
 function inspectMembers(members: readonly MemberNode[], path: string, text: string): Refusal | undefined {
   const seen = new Set<string>();
   for (const member of members) {
-    const name = member.name.type === 'String' ? member.name.value : member.name.name;
+    const name = nameOf(member);
     const here = pointer(path, name);
     const bad = inspectText(name, here);
     if (bad !== undefined) return { ...bad, path };
@@ -114,16 +179,39 @@ function inspectText(value: string, path: string): Refusal | undefined {
   return undefined;
 }
 
-/** Checks a value against a schema and names the first fault by code and place. A schema may use a code of ours as its message. */
+/**
+ * Checks a value against a schema and names the first fault by code and place. A schema may use a code of ours as its message.
+ * Where the schema takes integers only, `10e2` is refused like a fraction: digits that a person reads differently from a machine are no
+ * amount to approve. (`1000.0` says 1000 to both, and is 1000.)
+ */
 export function parseWith<T>(schema: z.ZodType<T>, value: unknown, at = ''): Parsed<T> {
   const result = schema.safeParse(value, { reportInput: true });
-  if (result.success) return { ok: true, value: result.data };
-  const issue = result.error.issues[0];
+  if (!result.success) return refuseIssue(result.error.issues[0], at);
+  const exponents = exponentPaths(value);
+  if (exponents.length === 0) return { ok: true, value: result.data };
+
+  const probed = schema.safeParse(withFractions(value), { reportInput: true });
+  const places = new Set(exponents.map((path) => pointerOf(path)));
+  const misplaced = probed.error?.issues.find((issue) => places.has(pointerOf(issue.path)));
+  if (misplaced !== undefined) {
+    const refused = refuseIssue(misplaced, at);
+    return refuse(refused.refusal.code, refused.refusal.path, 'an integer is written in digits, without an exponent');
+  }
+  // The schema made objects of its own; what it passed on may be checked again, by a schema that knows more.
+  for (const path of exponents) {
+    const holder = path.slice(0, -1).reduce<unknown>(memberOf, result.data);
+    if (typeof holder === 'object' && holder !== null) note(holder, path.at(-1) ?? '');
+  }
+  return { ok: true, value: result.data };
+}
+
+function pointerOf(path: readonly PropertyKey[], at = ''): string {
+  return path.reduce<string>((parent, part) => pointer(parent, String(part)), at);
+}
+
+function refuseIssue(issue: z.core.$ZodIssue | undefined, at: string): { ok: false; refusal: Refusal } {
   if (issue === undefined) return refuse('value_invalid', at);
-  const path = issue.path.reduce<string>(
-    (parent, part) => pointer(parent, typeof part === 'symbol' ? String(part) : part),
-    at,
-  );
+  const path = pointerOf(issue.path, at);
   if (isErrorCode(issue.message)) return refuse(issue.message, path);
   switch (issue.code) {
     case 'unrecognized_keys':
@@ -131,7 +219,8 @@ export function parseWith<T>(schema: z.ZodType<T>, value: unknown, at = ''): Par
     case 'too_big':
       return refuse('value_too_large', path, issue.message);
     case 'invalid_type':
-      return issue.input === undefined ? refuse('member_missing', path) : refuse('value_invalid', path, issue.message);
+      if (issue.input === undefined) return refuse('member_missing', path);
+      return refuse(issue.expected === 'int' ? 'number_not_integer' : 'value_invalid', path, issue.message);
     default:
       return refuse('value_invalid', path, issue.message);
   }

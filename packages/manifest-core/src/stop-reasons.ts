@@ -164,5 +164,6 @@ export interface StopReason {
 /** Builds a stop reason; `detail` adds what is particular to this run (no personal data, at most 500 characters). */
 export function stopReason(code: StopReasonCode, detail?: string): StopReason {
   const { message } = STOP_REASONS[code];
-  return { code, message: detail === undefined ? message : `${message} ${detail.slice(0, 500)}` };
+  // Half of a surrogate pair, cut at the limit, could not be stored: the stop would never be recorded.
+  return { code, message: detail === undefined ? message : `${message} ${detail.slice(0, 500).toWellFormed()}` };
 }

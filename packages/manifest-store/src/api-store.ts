@@ -18,6 +18,7 @@ import {
 import { and, desc, eq, lt, sql as text } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { answered, type Sql } from './connection.ts';
+import { type Hold, listHolds, setHold } from './holds.ts';
 import { hotRow } from './hot-row.ts';
 import { loadRun } from './load-run.ts';
 import type { Principal } from './principal.ts';
@@ -99,6 +100,10 @@ export interface ApiStore {
     },
   ): Promise<CommitOutcome>;
   decide(who: Principal, decision: DecisionCommit, leaseMs: number): Promise<DecisionOutcome>;
+  /** The installation's holds, as this tenant may see them. */
+  holds(tenant: string): Promise<Hold[]>;
+  /** Sets a hold on a scope, or with `null` releases it. */
+  setHold(who: Principal, scope: string, reason: string | null): Promise<void>;
   audit(entry: AuditEntry): Promise<void>;
   beat(instance_id: string): Promise<void>;
   ping(): Promise<void>;
@@ -220,6 +225,9 @@ export function createApiStore(sql: Sql): ApiStore {
         row: row.revision === null ? null : hotRow(run_id, row),
       };
     },
+
+    holds: (tenant) => listHolds(sql, tenant),
+    setHold: (who, scope, reason) => setHold(sql, who, scope, reason),
 
     audit: (entry) => recordAudit(sql, entry),
     async beat(instance_id) {

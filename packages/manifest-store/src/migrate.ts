@@ -48,15 +48,21 @@ export async function migrate(ownerUrl: string, options: MigrateOptions = {}): P
   }
 }
 
-/** Tags of the migrations that this version has and the database has not. */
-export async function pendingMigrations(ownerUrl: string): Promise<string[]> {
-  const sql = postgres(ownerUrl, { max: 1, onnotice: () => undefined, connect_timeout: 10 });
+/**
+ * How the database stands to this version's schema; changes nothing. `pending`: tags of the migrations that it lacks. `unknown`: how many it
+ * has that this version does not know; above zero, a newer version migrated it.
+ */
+export async function migrationStanding(ownerUrl: string): Promise<{ pending: string[]; unknown: number }> {
+  const sql = postgres(ownerUrl, { max: 1, onnotice: () => undefined, connect_timeout: 5 });
   try {
-    return readJournal()
-      .slice(await appliedCount(sql))
-      .map((entry) => entry.tag);
+    const applied = await appliedCount(sql);
+    const journal = readJournal();
+    return {
+      pending: journal.slice(applied).map((entry) => entry.tag),
+      unknown: Math.max(0, applied - journal.length),
+    };
   } finally {
-    await sql.end({ timeout: 5 });
+    await sql.end({ timeout: 1 });
   }
 }
 

@@ -40,18 +40,30 @@ export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
   reconciler: ['commit_stage', 'append_evidence', 'claim_due', 'defer', 'record_audit', 'instance_beat'],
 };
 
-/** Pure helpers that reads use. */
-const HELPERS = ['clock', 'iso', 'microseconds', 'caller_service'];
+/** Pure helpers that reads use; every service may call them. */
+export const HELPERS = ['clock', 'iso', 'microseconds', 'caller_service'];
 
 /** What a service's role may never do. */
 const PLAIN = 'nosuperuser nocreatedb nocreaterole noinherit';
 
 /** Key material is the owner's and `authenticate`'s alone. */
-const UNREADABLE = ['api_key', 'service_login'];
+export const UNREADABLE: readonly string[] = ['api_key', 'service_login'];
+
+/** What hangs on each role, so that it survives a pooler: isolation, durability and the timeouts. Written as `current_setting` shows it. */
+export const ROLE_SETTINGS: Readonly<Record<string, string>> = {
+  default_transaction_isolation: 'read committed',
+  synchronous_commit: 'on',
+  statement_timeout: '10s',
+  lock_timeout: '5s',
+  idle_in_transaction_session_timeout: '5s',
+  timezone: 'UTC',
+  // Every statement finds its rows by key: planning it anew for each set of values only costs.
+  plan_cache_mode: 'force_generic_plan',
+};
 
 /**
  * The statements that create the service roles, for `migrate` to run or, where the owner may not create roles, for an administrator to read
- * (`migrate --print-roles`). Timeouts and isolation hang on the role, so that they survive a pooler.
+ * (`migrate --print-roles`).
  */
 export function roleStatements(prefix: string, database: string, passwordOf: (role: string) => string): string[] {
   return SERVICES.flatMap((service) => {
@@ -62,14 +74,7 @@ export function roleStatements(prefix: string, database: string, passwordOf: (ro
       // Only a superuser may even name these attributes of a role that exists, and an owner with CREATEROLE is enough for the rest.
       `do $$ begin if exists (select from pg_roles where rolname = '${role}' and (rolsuper or rolcreatedb or rolcreaterole or rolinherit)) then alter role ${role} ${PLAIN}; end if; end $$`,
       `alter role ${role} login password '${password}'`,
-      `alter role ${role} set default_transaction_isolation = 'read committed'`,
-      `alter role ${role} set synchronous_commit = on`,
-      `alter role ${role} set statement_timeout = '10s'`,
-      `alter role ${role} set lock_timeout = '5s'`,
-      `alter role ${role} set idle_in_transaction_session_timeout = '5s'`,
-      `alter role ${role} set timezone = 'UTC'`,
-      // Every statement finds its rows by key: planning it anew for each set of values only costs.
-      `alter role ${role} set plan_cache_mode = force_generic_plan`,
+      ...Object.entries(ROLE_SETTINGS).map(([name, value]) => `alter role ${role} set ${name} = '${value}'`),
       `grant connect on database "${database.replaceAll('"', '""')}" to ${role}`,
     ];
   });

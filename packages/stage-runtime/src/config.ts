@@ -12,6 +12,7 @@ import { DEFAULT_ROLE_PREFIX, serviceUrl } from '@counterstamp/manifest-store';
 import type { QueueSettings } from '@counterstamp/stage-queue';
 import { z } from 'zod';
 import { type FailpointAction, parseFailpoints } from './ports/failpoint.ts';
+import { withSecretFiles } from './secret-files.ts';
 
 /** The process environment before it is parsed. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -57,30 +58,88 @@ export const variable = { url, wholeNumber, flag };
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
-const Common = z.object({
-  DATABASE_URL: url('postgres:', 'postgresql:').optional(),
-  COUNTERSTAMP_SECRET: z.string().min(16, 'must have at least 16 characters').optional(),
+/** What every service takes. Each member says what it means; docs/reference/configuration.md is rendered from here. */
+export const Common = z.object({
+  DATABASE_URL: url('postgres:', 'postgresql:')
+    .optional()
+    .describe(
+      'URL of the database’s owner: for `counterstamp migrate` and `up`. A service takes server and database from it where its own login is derived',
+    ),
+  COUNTERSTAMP_SECRET: z
+    .string()
+    .min(16, 'must have at least 16 characters')
+    .optional()
+    .describe(
+      'the passwords of the services’ logins are derived from it, in development; elsewhere each service gets its own URL. At least 16 characters',
+    ),
   COUNTERSTAMP_ROLE_PREFIX: z
     .string()
     .regex(/^[a-z][a-z0-9_]{0,30}$/, 'must be lower-case letters, digits and _')
-    .default(DEFAULT_ROLE_PREFIX),
-  REDIS_URL: url('redis:', 'rediss:').optional(),
+    .default(DEFAULT_ROLE_PREFIX)
+    .describe('what the names of the services’ roles begin with: roles are shared by all databases of a server'),
+  REDIS_URL: url('redis:', 'rediss:')
+    .optional()
+    .describe('Redis or Valkey with maxmemory-policy noeviction, for the queues; absent: the queues are in Postgres'),
   COUNTERSTAMP_QUEUE_PREFIX: z
     .string()
     .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be letters, digits, _ and -')
-    .optional(),
-  COUNTERSTAMP_PROFILE: z.enum(Object.keys(PROFILES) as [Profile, ...Profile[]]).default('production'),
-  COUNTERSTAMP_DEV: flag.default(false),
-  COUNTERSTAMP_FAILPOINTS: z.string().default(''),
-  COUNTERSTAMP_HTTP_HOST: z.string().min(1).default('127.0.0.1'),
-  COUNTERSTAMP_HTTP_PORT: wholeNumber(65_535).optional(),
-  COUNTERSTAMP_CONCURRENCY: wholeNumber(1_000, 1).optional(),
-  LOG_LEVEL: z.enum(LOG_LEVELS).default('info'),
+    .optional()
+    .describe('what every key in Redis begins with, so that two installations can share one; absent: counterstamp'),
+  COUNTERSTAMP_PROFILE: z
+    .enum(Object.keys(PROFILES) as [Profile, ...Profile[]])
+    .default('production')
+    .describe('which durations apply where none is set: production, or fast for demonstration and tests'),
+  COUNTERSTAMP_DEV: flag
+    .default(false)
+    .describe('1: keys may approve, and failpoints may be armed. Never in production'),
+  COUNTERSTAMP_FAILPOINTS: z
+    .string()
+    .default('')
+    .describe('places where the process kills, stops or delays itself, for tests: name=kill, name=stop, name=wait:MS'),
+  COUNTERSTAMP_HTTP_HOST: z
+    .string()
+    .min(1)
+    .default('127.0.0.1')
+    .describe('address to listen at; of the workers for /healthz, /readyz and /metrics only'),
+  COUNTERSTAMP_HTTP_PORT: wholeNumber(65_535).optional().describe('port to listen at; 0: any free one'),
+  COUNTERSTAMP_CONCURRENCY: wholeNumber(1_000, 1)
+    .optional()
+    .describe('hints of one queue that the process works on at a time, 1 to 1000'),
+  LOG_LEVEL: z
+    .enum(LOG_LEVELS)
+    .default('info')
+    .describe(`what is logged: ${LOG_LEVELS.join(', ')}`),
 });
+
+/** Hints of one queue that a process works on at a time when nobody says otherwise. */
+export const CONCURRENCY_DEFAULT = 16;
+
+/**
+ * The durations that an environment sets: those of its profile, changed one by one by `COUNTERSTAMP_<NAME>_MS`. `faults`: what is no number,
+ * and every inequality between them that does not hold.
+ */
+export function parseDurations(env: Environment, profile: Profile): { durations: Durations; faults: string[] } {
+  const faults: string[] = [];
+  const durations: Durations = { ...PROFILES[profile] };
+  for (const name of Object.keys(durations) as (keyof Durations)[]) {
+    const text = env[durationVariable(name)];
+    if (text === undefined || text === '') continue;
+    if (/^\d{1,12}$/.test(text)) durations[name] = Number(text);
+    else faults.push(`${durationVariable(name)}: must be a whole number of milliseconds`);
+  }
+  faults.push(...durationFaults(durations, profile));
+  return { durations, faults };
+}
+
+/** The variable that sets one duration. */
+export function durationVariable(name: keyof Durations): string {
+  return `COUNTERSTAMP_${name.toUpperCase()}`;
+}
 
 /**
  * Parses a service's environment: the common variables, the durations (`COUNTERSTAMP_<NAME>_MS`, e.g. COUNTERSTAMP_CALL_DEADLINE_MS) and the
- * service's own `schema`. Every problem is reported at once, as a sentence that names its variable.
+ * service's own `schema`. A secret may be given as a file (`NAME_FILE`). Every problem is reported at once, as a sentence that names its
+ * variable.
  */
 export function parseServiceConfig<S extends z.ZodRawShape>(
   service: Service,
@@ -88,20 +147,15 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
   schema: z.ZodObject<S>,
   defaults: { http_port: number; concurrency?: number },
 ): ConfigResult<ServiceConfig & { own: z.output<z.ZodObject<S>> }> {
-  const faults: string[] = [];
-  const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
+  const given = withSecretFiles(env);
+  const faults: string[] = [...given.faults];
+  const set = Object.fromEntries(Object.entries(given.env).filter(([, value]) => value !== undefined && value !== ''));
   const common = collect(Common, set, faults);
   const own = collect(schema, set, faults);
 
   const profile = common?.COUNTERSTAMP_PROFILE ?? 'production';
-  const durations: Durations = { ...PROFILES[profile] };
-  for (const name of Object.keys(durations) as (keyof Durations)[]) {
-    const text = set[`COUNTERSTAMP_${name.toUpperCase()}`];
-    if (text === undefined) continue;
-    if (/^\d{1,12}$/.test(text)) durations[name] = Number(text);
-    else faults.push(`COUNTERSTAMP_${name.toUpperCase()}: must be a whole number of milliseconds`);
-  }
-  faults.push(...durationFaults(durations, profile));
+  const { durations, faults: ofDurations } = parseDurations(set, profile);
+  faults.push(...ofDurations);
 
   const development = common?.COUNTERSTAMP_DEV ?? false;
   const failpoints = parseFailpoints(common?.COUNTERSTAMP_FAILPOINTS ?? '');
@@ -110,8 +164,10 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
     faults.push('COUNTERSTAMP_FAILPOINTS: failpoints are for development; set COUNTERSTAMP_DEV=1 or remove them');
 
   const database_url = common === undefined ? undefined : databaseUrl(service, set, common, faults);
-  if (common === undefined || own === undefined || database_url === undefined || faults.length > 0)
-    return { ok: false, faults };
+  if (common === undefined || own === undefined || database_url === undefined || faults.length > 0) {
+    const missing = [...given.unread].map((name) => `${name}: is required`);
+    return { ok: false, faults: faults.filter((fault) => !missing.some((start) => fault.startsWith(start))) };
+  }
 
   return {
     ok: true,
@@ -127,7 +183,7 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
       log_level: common.LOG_LEVEL,
       http_host: common.COUNTERSTAMP_HTTP_HOST,
       http_port: common.COUNTERSTAMP_HTTP_PORT ?? defaults.http_port,
-      concurrency: common.COUNTERSTAMP_CONCURRENCY ?? defaults.concurrency ?? 16,
+      concurrency: common.COUNTERSTAMP_CONCURRENCY ?? defaults.concurrency ?? CONCURRENCY_DEFAULT,
       own,
     },
   };

@@ -1,5 +1,18 @@
-export { type ConfigResult, type Environment, parseServiceConfig, type ServiceConfig, variable } from './config.ts';
+export {
+  type ConfigResult,
+  type Environment,
+  parseDurations,
+  parseServiceConfig,
+  type ServiceConfig,
+  variable,
+} from './config.ts';
 export { deferral } from './deferral.ts';
+export {
+  describeDurations,
+  describeEnvironment,
+  type ServiceEnvironment,
+  type VariableDoc,
+} from './environment-docs.ts';
 export { type HealthServer, type Readiness, startHealthServer } from './health-server.ts';
 export { startBeating } from './heartbeat.ts';
 export { type OneShotConnection, openOneShot } from './http/one-shot.ts';
@@ -8,5 +21,6 @@ export { systemClock } from './ports/clock.ts';
 export { armedFailpoints, noFailpoints, parseFailpoints } from './ports/failpoint.ts';
 export { randomIds } from './ports/ids.ts';
 export { databaseReadiness, EXIT_CONFIG, type Running, runService, type Shell } from './process-shell.ts';
+export { withSecretFiles } from './secret-files.ts';
 export { createStageLoop, type Judge, type StageDecision, type StageLoopDeps } from './stage-loop.ts';
 export { type StageService, startStageService, workerStore } from './stage-service.ts';

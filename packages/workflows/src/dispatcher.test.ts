@@ -195,6 +195,11 @@ describe('the installed systems', () => {
   });
 
   test('offer every read that the workflow needs and nothing that writes', () => {
-    expect(Object.keys(systems.reads).sort()).toEqual(['read_order', 'read_payment', 'read_request']);
+    expect(Object.keys(systems.reads).sort()).toEqual([
+      'read_customer_order',
+      'read_order',
+      'read_payment',
+      'read_request',
+    ]);
   });
 });

@@ -1,3 +1,5 @@
+export { creditWorkflow } from './credit/credit.ts';
+export { CreditInput, CreditProposal } from './credit/input.ts';
 export {
   type ApprovalTerms,
   type Call,

@@ -1,5 +1,7 @@
-import { createSandboxPayments, createShop, type Read } from '@counterstamp/connectors';
+import { createLegacyCredits, createSandboxPayments, createShop, type Read } from '@counterstamp/connectors';
 import type { ReadHttp } from '@counterstamp/manifest-core';
+import { creditWorkflow } from './credit/credit.ts';
+import { creditDoor } from './credit/door.ts';
 import type { Workflow, WorkflowDoor } from './define-workflow.ts';
 import { refundDoor } from './refund/door.ts';
 import { refundWorkflow } from './refund/refund.ts';
@@ -11,6 +13,8 @@ export interface SystemsOptions {
   payments_read_key: string;
   /** Only the executor's process has one. */
   payments_write_key: string | null;
+  /** Absent: this process knows no credit system, and a run of the workflow `credit` stops or is parked with that reason. */
+  credits?: { url: string; read_key: string; write_key: string | null };
   read_timeout_ms: number;
   http: ReadHttp;
 }
@@ -22,7 +26,9 @@ export interface Systems {
 }
 
 /** The doors of this installation's workflows, by name. A new workflow is one more line here. */
-export const WORKFLOW_DOORS: ReadonlyMap<string, WorkflowDoor> = new Map([refundDoor].map((door) => [door.name, door]));
+export const WORKFLOW_DOORS: ReadonlyMap<string, WorkflowDoor> = new Map(
+  [refundDoor, creditDoor].map((door) => [door.name, door]),
+);
 
 /** Wires every workflow to its systems. A new workflow is one more line here. */
 export function createSystems(options: SystemsOptions): Systems {
@@ -35,6 +41,17 @@ export function createSystems(options: SystemsOptions): Systems {
     timeoutMs: options.read_timeout_ms,
   });
   const workflows = [refundWorkflow(payments)];
+  if (options.credits !== undefined) {
+    const { url, read_key, write_key } = options.credits;
+    const credits = createLegacyCredits({
+      url,
+      writeKey: write_key,
+      readKey: read_key,
+      http: options.http,
+      timeoutMs: options.read_timeout_ms,
+    });
+    workflows.push(creditWorkflow(credits));
+  }
   return {
     workflows: new Map(workflows.map((workflow) => [workflow.name, workflow])),
     reads: { ...shop.reads, ...payments.reads },

@@ -11,6 +11,7 @@ import { decide } from './decisions.ts';
 import type { ApiDeps } from './deps.ts';
 import { HEALTH, readiness } from './health.ts';
 import { createHints } from './hints.ts';
+import { listHolds, releaseHold, setHold } from './holds.ts';
 import { problemResponse, type Refused, refused } from './problem.ts';
 import { propose } from './proposals.ts';
 import { getRun, listRuns, runEvents } from './runs.ts';
@@ -19,7 +20,7 @@ import { traceparentOf } from './traceparent.ts';
 /** Characters of a path that an audit event keeps: it may hold a member's name, which a caller makes as long as they like. */
 const AUDIT_PATH_MAX = 200;
 
-const METHODS: readonly string[] = ['GET', 'HEAD', 'POST'];
+const METHODS: readonly string[] = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'];
 
 interface Env {
   Variables: { route?: string };
@@ -129,6 +130,9 @@ export function createApp(deps: ApiDeps): Api {
   mountFor(ROUTES.propose, 'propose', true, propose);
   mountFor(ROUTES.decide, 'decide', true, decide);
   mountFor(ROUTES.cancelRun, 'cancel_run', true, cancelRun);
+  mountFor(ROUTES.listHolds, 'list_holds', false, listHolds);
+  mountFor(ROUTES.setHold, 'set_hold', true, setHold);
+  mountFor(ROUTES.releaseHold, 'release_hold', true, releaseHold);
   mount(ROUTES.health, (c) => c.json(HEALTH));
   mount(ROUTES.readiness, async (c) => {
     const state = await readiness(deps);

@@ -9,6 +9,9 @@ export const MAY = {
   propose: ['requester'],
   decide: ['approver'],
   cancel_run: ['requester', 'operator'],
+  list_holds: ['operator', 'auditor'],
+  set_hold: ['operator'],
+  release_hold: ['operator'],
 } as const satisfies Record<string, readonly Role[]>;
 export type Action = keyof typeof MAY;
 

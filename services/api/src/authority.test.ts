@@ -155,7 +155,7 @@ describe('a caller without a valid key', () => {
 });
 
 describe('who decides', () => {
-  test('an agent with a requester key is not an approver, and its try is kept with the run', async () => {
+  test('O13 an agent with a requester key is not an approver, and its try is kept with the run', async () => {
     const { run_id } = await fixture.store.toAwaitingApproval();
     const reply = await api.post(`/v1/runs/${run_id}/decisions`, key(north, 'requester'), await decision(run_id));
     expect(reply).toMatchObject({ status: 403, body: { code: 'not_an_approver' } });
@@ -211,7 +211,7 @@ describe('who decides', () => {
     ]);
   });
 
-  test('a click after the expiry is refused, expires the run and is kept', async () => {
+  test('O09 a click after the expiry is refused, expires the run and is kept', async () => {
     const { run_id } = await fixture.store.toAwaitingApproval({}, { lifeMs: 300 });
     const body = await decision(run_id);
     await expect

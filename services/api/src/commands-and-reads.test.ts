@@ -108,7 +108,7 @@ describe('creating a run', () => {
     const second = await api.post(
       '/v1/runs',
       requester,
-      '{ "input": {"reason":"\\u00e9", "currency":"USD", "requested_amount_minor": 4.2e3, "order_id":"order_913"},\n"request_id":"case_spelling"}',
+      '{ "input": {"reason":"\\u00e9", "currency":"USD", "requested_amount_minor": 4200.0, "order_id":"order_913"},\n"request_id":"case_spelling"}',
       { 'content-type': 'Application/JSON; charset="UTF-8"' },
     );
     expect([first.status, second.status]).toEqual([201, 200]);
@@ -194,6 +194,19 @@ describe('creating a run', () => {
     ],
     ['nine entries of context', { context: Array(9).fill({ source: 's', text: 't' }) }, 'value_too_large', '/context'],
     ['an approval that lives too short to be used', { approval_life_ms: 999 }, 'value_invalid', '/approval_life_ms'],
+    [
+      'an approval that expires before it could be used',
+      { approval_life_ms: 1_200 },
+      'value_invalid',
+      '/approval_life_ms',
+    ],
+    [
+      'a run that lives longer than the installation lets it',
+      { run_life_ms: 2 ** 40 },
+      'value_too_large',
+      '/run_life_ms',
+    ],
+    ['a run that lives too short to be read', { run_life_ms: 999 }, 'value_invalid', '/run_life_ms'],
     [
       'an approval that lives longer than the installation allows',
       { approval_life_ms: 60_001 },
@@ -452,6 +465,8 @@ describe('the door itself', () => {
       new Set([
         '/healthz',
         '/readyz',
+        '/v1/holds',
+        '/v1/holds/{scope}',
         '/v1/runs',
         '/v1/runs/{run_id}',
         '/v1/runs/{run_id}/cancel',

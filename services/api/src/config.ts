@@ -8,7 +8,10 @@ import { z } from 'zod';
 
 export type ApiConfig = ServiceConfig;
 
+/** What this service takes from its environment beside the common variables: nothing but its login. */
+export const environment = { service: 'api', schema: z.object({}), defaults: { http_port: 8080 } } as const;
+
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<ApiConfig> {
-  return parseServiceConfig('api', env, z.object({}), { http_port: 8080 });
+  return parseServiceConfig(environment.service, env, environment.schema, environment.defaults);
 }

@@ -60,7 +60,15 @@ export async function createRun(call: Call): Promise<Answer<CreatedRun>> {
 function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
   const shape = parseWith(CreateRunBody, body);
   if (!shape.ok) return shape;
-  const { request_id, supersedes, context = [], proposer, allowed_operations, approval_life_ms, run_life_ms } = shape.value;
+  const {
+    request_id,
+    supersedes,
+    context = [],
+    proposer,
+    allowed_operations,
+    approval_life_ms,
+    run_life_ms,
+  } = shape.value;
   if (run_life_ms !== undefined && run_life_ms > deps.durations.run_life_ms) {
     const detail = `a run lives ${deps.durations.run_life_ms} ms here; a request may only shorten that`;
     return { ok: false, refusal: { code: 'value_too_large', path: '/run_life_ms', detail } };

@@ -33,7 +33,7 @@ async function decision(run_id: RunId, choice = 'approve') {
   return { approval_id, approval_digest, action_digest, action_revision, decision: choice };
 }
 
-test('twenty approvals of one person at once over two apis are one decision, and everybody sees it', async () => {
+test('O11 twenty approvals of one person at once over two apis are one decision, and everybody sees it', async () => {
   const { run_id } = await fixture.store.toAwaitingApproval();
   const body = await decision(run_id);
   const replies = await twenty((api) => api.post(`/v1/runs/${run_id}/decisions`, approver, body));
@@ -47,7 +47,7 @@ test('twenty approvals of one person at once over two apis are one decision, and
   expect(hinted).toEqual([{ stage: 'execute', run_id, revision: run.revision }]);
 });
 
-test('twenty people at once over two apis are one decision; the others learn which', async () => {
+test('O11 twenty people at once over two apis are one decision; the others learn which', async () => {
   const { run_id } = await fixture.store.toAwaitingApproval();
   const body = await decision(run_id);
   const keys: string[] = [];
@@ -59,8 +59,8 @@ test('twenty people at once over two apis are one decision; the others learn whi
     expect(reply.body).toMatchObject({ code: 'already_decided', decisions: [won[0]?.body.decision] });
 });
 
-test('an approval and a rejection at once end in one of the two, never in both', async () => {
-  for (let round = 0; round < 10; round++) {
+test('O11 an approval and a rejection at once end in one of the two, never in both', async () => {
+  for (let round = 0; round < 50; round++) {
     const { run_id } = await fixture.store.toAwaitingApproval();
     const [yes, no] = [await decision(run_id), await decision(run_id, 'reject')];
     const path = `/v1/runs/${run_id}/decisions`;
@@ -69,6 +69,48 @@ test('an approval and a rejection at once end in one of the two, never in both',
     const run = await one(0).client(approver).getRun(run_id);
     expect(run.approval?.decisions).toHaveLength(1);
   }
+});
+
+test('O11 a later click is told what stands, also when the run is done: the same person’s same decision again is no fault, anything else is', async () => {
+  const waiting = await fixture.store.toAwaitingApproval();
+  const { run_id } = waiting;
+  const [yes, no] = [await decision(run_id), await decision(run_id, 'reject')];
+  const path = `/v1/runs/${run_id}/decisions`;
+  const other = (await fixture.store.principal('approver', 'later approver')).key;
+  const first = await one(0).post(path, approver, yes);
+  const recorded = first.body.decision;
+  // Before the dispatch another person's rejection is a veto, and recorded as such: it is not among what is refused here.
+  const expectSettled = async (dispatched: boolean) => {
+    expect(await one(1).post(path, approver, yes)).toMatchObject({
+      status: 200,
+      body: { result: 'repeated', decision: recorded },
+    });
+    for (const [key, body] of [[approver, no], [other, yes], ...(dispatched ? [[other, no] as const] : [])] as const) {
+      const reply = await one(1).post(path, key, body);
+      expect(reply).toMatchObject({ status: 409, body: { code: 'already_decided', decisions: [recorded] } });
+      expect(reply.body.detail).not.toMatch(/fail/i);
+    }
+  };
+  await expectSettled(false);
+
+  const dispatched = await fixture.store.dispatch(await fixture.row(run_id));
+  if (dispatched.kind !== 'committed') throw new Error(dispatched.kind);
+  const attempt_id = (await fixture.store.stores.executor.load(run_id))?.manifest.attempts[0]?.attempt_id ?? '';
+  const accepted = await fixture.store.move('executor', dispatched.row, 'effect_accepted', 'verifying', {
+    attempt_outcome: { attempt_id, status: 'succeeded', provider_ref: 're_1', response: {} },
+  });
+  await expectSettled(true);
+  await fixture.store.move(
+    'verifier',
+    accepted,
+    'effect_verified',
+    'completed',
+    { observation: { kind: 'matched', provider_ref: 're_1', body: {} } },
+    null,
+  );
+  await expectSettled(true);
+  const run = await one(0).client(approver).getRun(run_id);
+  expect([run.state, run.approval?.decisions.length, run.attempts.length]).toEqual(['completed', 1, 1]);
 });
 
 test('the same request twenty times at once is one run', async () => {

@@ -12,6 +12,7 @@ import {
 } from '@counterstamp/manifest-core';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
+import { holdGuard } from './holds.ts';
 import { refused, refusedBy } from './problem.ts';
 
 /** One run, with each condition of its dispatch and what is safe to do next at a stop. */
@@ -19,12 +20,15 @@ export async function getRun(call: Call): Promise<Answer<RunView>> {
   const { deps, who } = call;
   const id = runIdOf(call);
   if (!id.ok) return id.refused;
-  const loaded = await deps.store.load(who.tenant_id, id.run_id);
+  const [loaded, holds] = await Promise.all([
+    deps.store.load(who.tenant_id, id.run_id),
+    deps.store.holds(who.tenant_id),
+  ]);
   if (loaded === undefined) return refused('run_not_found');
   const { manifest, nowMs } = loaded;
   return answered({
     ...manifest,
-    guards: dispatchGuards(manifest, nowMs, deps.durations),
+    guards: [...dispatchGuards(manifest, nowMs, deps.durations), holdGuard(holds, manifest.connector)],
     next: manifest.stop_reason === null ? null : STOP_REASONS[manifest.stop_reason.code].next,
   });
 }

@@ -9,7 +9,12 @@ import type { z } from 'zod';
 
 export type PreflightConfig = ServiceConfig & { own: z.output<typeof systemsEnvironment> };
 
+/** What this service takes from its environment beside the common variables. */
+export const environment = { service: 'preflight', schema: systemsEnvironment, defaults: { http_port: 9464 } } as const;
+
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<PreflightConfig> {
-  return checkedAgainstContracts(parseServiceConfig('preflight', env, systemsEnvironment, { http_port: 9464 }));
+  return checkedAgainstContracts(
+    parseServiceConfig(environment.service, env, environment.schema, environment.defaults),
+  );
 }

@@ -9,7 +9,16 @@ import type { z } from 'zod';
 
 export type ReconcilerConfig = ServiceConfig & { own: z.output<typeof systemsEnvironment> };
 
+/** What this service takes from its environment beside the common variables. */
+export const environment = {
+  service: 'reconciler',
+  schema: systemsEnvironment,
+  defaults: { http_port: 9467 },
+} as const;
+
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<ReconcilerConfig> {
-  return checkedAgainstContracts(parseServiceConfig('reconciler', env, systemsEnvironment, { http_port: 9467 }));
+  return checkedAgainstContracts(
+    parseServiceConfig(environment.service, env, environment.schema, environment.defaults),
+  );
 }

@@ -1,1 +1,2 @@
+export { environment, parseConfig } from './config.ts';
 export { runReconciler } from './main.ts';

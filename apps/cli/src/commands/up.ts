@@ -11,6 +11,7 @@ interface Options {
   tourOnly?: true;
   tour: boolean;
   tourReport?: string;
+  hold?: true;
   preflights: number;
   executors: number;
   verifiers: number;
@@ -34,6 +35,12 @@ export function addUp(program: Command): void {
     )
     .addOption(new Option('--tour-only', 'end everything after the tour; the exit code is the tour’s'))
     .addOption(new Option('--no-tour', 'no tour').conflicts('tourOnly'))
+    .addOption(
+      new Option(
+        '--hold',
+        'start read-only: every dispatch is on hold before the first executor starts, until `counterstamp hold release`; no tour',
+      ).conflicts('tourOnly'),
+    )
     .option('--tour-report <file>', 'write the tour’s table, expected against seen, as Markdown')
     .addOption(count('preflights'))
     .addOption(count('executors'))
@@ -46,6 +53,7 @@ Examples:
   counterstamp up
   counterstamp up --tour-only
   counterstamp up --no-tour --executors 3 --port 9000
+  counterstamp up --hold
   DATABASE_URL=postgres://owner:…@db/app REDIS_URL=redis://cache:6379 counterstamp up
 
 DATABASE_URL names the owner of the database, who may create roles (else see counterstamp migrate --print-roles).
@@ -61,6 +69,7 @@ Ctrl-C or SIGTERM drains every process, then ends the sandbox and Postgres; the 
           port: options.port,
           tour: options.tourOnly === true ? 'only' : options.tour ? 'then_stay' : 'none',
           tourReport: options.tourReport,
+          hold: options.hold === true,
           counts: {
             preflight: options.preflights,
             executor: options.executors,

@@ -1,14 +1,7 @@
 import type { RunView } from '@counterstamp/api-contract';
-import { digestOf, isClosed, type RunId } from '@counterstamp/manifest-core';
+import { digestOf, type RunId } from '@counterstamp/manifest-core';
 import { differences, expectedText, type Seen, seenText } from './compare.ts';
-import {
-  AMOUNT_MINOR,
-  type DoorScenario,
-  type RunScenario,
-  type Scenario,
-  type Step,
-  type StoryScenario,
-} from './scenario.ts';
+import type { DoorScenario, RunScenario, Scenario, Step, StoryScenario } from './scenario.ts';
 import { createRun, READER, refusalOf, seedCase, type Tools, waitFor } from './tools.ts';
 
 /** What came of one scenario. */

@@ -1,6 +1,14 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { connect, createApiKey, migrate, parseApiKey, type Sql, serviceUrl } from '@counterstamp/manifest-store';
+import {
+  connect,
+  createApiKey,
+  HOLD_ALL,
+  migrate,
+  parseApiKey,
+  type Sql,
+  serviceUrl,
+} from '@counterstamp/manifest-store';
 import { createApiStore } from '@counterstamp/manifest-store/api';
 import { checkRedis, migrateQueue } from '@counterstamp/stage-queue';
 import { randomIds } from '@counterstamp/stage-runtime';
@@ -48,6 +56,7 @@ async function prepare(request: PrepareRequest): Promise<PrepareAnswer> {
       });
     }
     const { keys, made } = await demoKeys(owner, service_urls.api, request.keys);
+    const holds = await holdDispatches(service_urls.api, keys, request.hold);
     return {
       kind: 'prepared',
       server_version: server.version,
@@ -58,6 +67,7 @@ async function prepare(request: PrepareRequest): Promise<PrepareAnswer> {
       redis,
       keys,
       keys_made: made,
+      holds,
     } satisfies Prepared;
   } finally {
     await owner.end({ timeout: 2 });
@@ -168,6 +178,26 @@ async function refuseSecondFleet(owner: Sql, database: string): Promise<void> {
       );
     }
     await delay(500);
+  }
+}
+
+/** What is on hold once `wanted` is done: a hold on everything, by the demo operator, unless somebody has set one already. */
+async function holdDispatches(apiUrl: string, keys: DemoKeys, wanted: boolean): Promise<Prepared['holds']> {
+  const sql = connect(apiUrl, { max: 1, applicationName: 'counterstamp up' });
+  const store = createApiStore(sql);
+  const [tenant] = DEMO_TENANTS;
+  try {
+    let holds = await store.holds(tenant);
+    if (wanted && !holds.some((hold) => hold.scope === HOLD_ALL)) {
+      const key = parseApiKey(keys[tenant]?.operator ?? '');
+      const operator = key === undefined ? undefined : await store.authenticate(key.key_id, key.secret_hash);
+      if (operator === undefined) throw new Error('the demo operator has no key');
+      await store.setHold(operator, HOLD_ALL, 'started with --hold');
+      holds = await store.holds(tenant);
+    }
+    return holds.map(({ scope, reason }) => ({ scope: scope === HOLD_ALL ? 'everything' : scope, reason }));
+  } finally {
+    await sql.end({ timeout: 2 });
   }
 }
 

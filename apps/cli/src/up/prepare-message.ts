@@ -13,6 +13,8 @@ export interface PrepareRequest {
   /** Logins that the environment names; the others are derived. */
   given_urls: Partial<Record<FleetService, string>>;
   keys: DemoKeys;
+  /** Hold every dispatch, before any service runs. */
+  hold: boolean;
 }
 
 export interface Prepared {
@@ -26,6 +28,8 @@ export interface Prepared {
   redis: string | undefined;
   keys: DemoKeys;
   keys_made: number;
+  /** What is on hold, by now or from before: a hold outlives the fleet that set it. */
+  holds: { scope: string; reason: string }[];
 }
 
 export type PrepareAnswer =

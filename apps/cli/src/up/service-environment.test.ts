@@ -21,6 +21,7 @@ const BASE = {
   DATABASE_URL: 'postgres://owner:pw@db/app',
   COUNTERSTAMP_SECRET: 'a secret of the owner',
   COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'from outside',
+  COUNTERSTAMP_CREDITS_WRITE_KEY: 'from outside',
   COUNTERSTAMP_EXECUTOR_DATABASE_URL: 'postgres://other@db/app',
   COUNTERSTAMP_CALL_DEADLINE_MS: '1500',
   LOG_LEVEL: '',
@@ -36,8 +37,9 @@ describe.each(FLEET)('the environment of %s', (service) => {
     expect(text).not.toContain('owner');
   });
 
-  test('holds the key that writes only if it is the executor', () => {
+  test('holds the keys that write only if it is the executor', () => {
     expect(env.COUNTERSTAMP_PAYMENTS_WRITE_KEY).toBe(service === 'executor' ? 'sk' : undefined);
+    expect(env.COUNTERSTAMP_CREDITS_WRITE_KEY).toBe(service === 'executor' ? 'sk' : undefined);
   });
 
   test('passes durations through, and fills what is empty', () => {

@@ -12,14 +12,20 @@ export interface FleetSettings {
   /** Of every key in Redis. */
   queue_prefix: string;
   sandbox_url: string;
-  /** Keys that the sandbox's provider takes; only the executor gets the one that writes. */
+  /** Keys that the sandbox's providers take; only the executor gets the one that writes. */
   read_key: string;
   write_key: string;
   profile: string;
 }
 
 /** Variables of the fleet's owner that no service may inherit. */
-const OWNERS = ['DATABASE_URL', 'COUNTERSTAMP_SECRET', 'COUNTERSTAMP_PAYMENTS_WRITE_KEY', 'COUNTERSTAMP_KEY'];
+const OWNERS = [
+  'DATABASE_URL',
+  'COUNTERSTAMP_SECRET',
+  'COUNTERSTAMP_PAYMENTS_WRITE_KEY',
+  'COUNTERSTAMP_CREDITS_WRITE_KEY',
+  'COUNTERSTAMP_KEY',
+];
 
 /** The variables that make a process this service of this fleet. */
 export function serviceVariables(service: FleetService, fleet: FleetSettings): Record<string, string> {
@@ -32,7 +38,11 @@ export function serviceVariables(service: FleetService, fleet: FleetSettings): R
     COUNTERSTAMP_SHOP_URL: fleet.sandbox_url,
     COUNTERSTAMP_PAYMENTS_URL: fleet.sandbox_url,
     COUNTERSTAMP_PAYMENTS_READ_KEY: fleet.read_key,
-    ...(service === 'executor' ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: fleet.write_key } : {}),
+    COUNTERSTAMP_CREDITS_URL: fleet.sandbox_url,
+    COUNTERSTAMP_CREDITS_READ_KEY: fleet.read_key,
+    ...(service === 'executor'
+      ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: fleet.write_key, COUNTERSTAMP_CREDITS_WRITE_KEY: fleet.write_key }
+      : {}),
   };
 }
 

@@ -45,6 +45,8 @@ export interface UpOptions {
   tour: 'then_stay' | 'only' | 'none';
   /** File that the tour's table is written to. */
   tourReport: string | undefined;
+  /** Start with every dispatch on hold. */
+  hold: boolean;
   /** Processes of each service. */
   counts: Readonly<Record<Exclude<FleetService, 'api'>, number>>;
 }
@@ -70,7 +72,7 @@ export async function up(options: UpOptions, env: Environment, terminal: Termina
   try {
     const { signal } = interrupt;
     const fleet = await startFleet({ options, env, config, folder, claim, terminal, signal, undo, processes });
-    if (options.tour !== 'none') exit = await runTour(folder, config, options, signal, terminal);
+    if (options.tour !== 'none') exit = await runTour(folder, config, options, fleet, signal, terminal);
     if (options.tour !== 'only' && !signal.aborted) {
       terminal.line(farewellText(fleet, folder, config.profile));
       await once(signal, 'abort');
@@ -113,6 +115,8 @@ interface Start {
 interface Fleet {
   api_url: string;
   sandbox_url: string;
+  /** What is on hold, as a person reads it; empty when nothing is. */
+  on_hold: string;
 }
 
 async function startFleet(start: Start): Promise<Fleet> {
@@ -159,6 +163,7 @@ async function startFleet(start: Start): Promise<Fleet> {
           queue_prefix: config.queue_prefix,
           given_urls: embedded ? {} : givenUrls(env),
           keys: kept,
+          hold: options.hold,
         },
         signal,
       ),
@@ -166,6 +171,10 @@ async function startFleet(start: Start): Promise<Fleet> {
       `${done.database} on PostgreSQL ${done.server_version.split(' ')[0]}, ${done.migrations.length} migrations applied, hints over ${done.redis ?? 'Postgres'}`,
   );
   await writeDemoKeys(folder, prepared.keys);
+  const on_hold = prepared.holds.map(({ scope, reason }) => `${scope} (${reason})`).join(', ');
+  if (on_hold !== '') {
+    terminal.notice(`On hold: ${on_hold}. Runs go as far as their approval and wait there; nothing is sent.`);
+  }
   await terminal.step(
     'sandbox',
     () => sandbox.ready(signal),
@@ -205,7 +214,7 @@ async function startFleet(start: Start): Promise<Fleet> {
   terminal.line(
     `  ${'keys'.padEnd(10)} ${prepared.keys_made === 0 ? 'the demo keys of last time' : `${prepared.keys_made} demo keys made`}, in ${shown(folder.keys)}`,
   );
-  return { api_url, sandbox_url };
+  return { api_url, sandbox_url, on_hold };
 }
 
 function startServices(start: Start, settings: FleetSettings, api_port: number): SupervisedProcess[] {
@@ -243,6 +252,7 @@ async function runTour(
   folder: StateFolder,
   config: UpConfig,
   options: UpOptions,
+  { on_hold }: Pick<Fleet, 'on_hold'>,
   signal: AbortSignal,
   terminal: Terminal,
 ): Promise<number> {
@@ -250,6 +260,10 @@ async function runTour(
     const why = `The tour needs the waits of COUNTERSTAMP_PROFILE=fast; this fleet runs with ${config.profile}.`;
     terminal.notice(options.tour === 'only' ? why : `${why} It is left out.`);
     return options.tour === 'only' ? EXIT.configuration : EXIT.ok;
+  }
+  if (on_hold !== '') {
+    terminal.notice('The tour is left out: its refunds would wait for the release of what is on hold.');
+    return options.tour === 'only' ? EXIT.refused : EXIT.ok;
   }
   const child = spawn(
     process.execPath,
@@ -277,12 +291,16 @@ async function runTour(
 function farewellText(fleet: Fleet, folder: StateFolder, profile: string): string {
   const life = profile === 'fast' ? ' (approve within 60 s: approvals are short-lived here)' : '';
   const me = process.argv[1] === undefined ? 'counterstamp' : `node ${shown(process.argv[1])}`;
+  const held =
+    fleet.on_hold === ''
+      ? ''
+      : `\nOn hold, so that nothing of it is sent: ${fleet.on_hold}. To let it go on:\n  ${me} hold list         (then hold release)`;
   return `
 The fleet is up. API ${fleet.api_url} (described at /openapi.json), sandbox ${fleet.sandbox_url}.
 Try a refund of your own; its case waits in the sandbox${life}:
   ${me} run create --file ${shown(folder.request)}
   ${me} approve RUN_ID        (shows what you approve, then asks)
-  ${me} run show RUN_ID
+  ${me} run show RUN_ID${held}
 One more worker shares the work:   ${me} service executor --join
 Logs, one per process, as JSON:    ${shown(folder.logs)}
 Ctrl-C ends everything; the data stays for the next start.`;

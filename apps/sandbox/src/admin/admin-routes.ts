@@ -2,9 +2,9 @@ import { Hono } from 'hono';
 import { z } from 'zod';
 import { isoTime } from '../clock.ts';
 import { FaultList } from '../faults/catalogue.ts';
-import { type Answer, jsonAnswer, problemAnswer } from '../http/answer.ts';
+import { jsonAnswer, problemAnswer } from '../http/answer.ts';
 import type { NodeBinding, NodeContext } from '../http/binding.ts';
-import { describeIssues, parseJson, readBody } from '../http/body.ts';
+import { describeIssues } from '../http/body.ts';
 import { respond } from '../http/delivery.ts';
 import { paymentNotFound } from '../provider/create-refund.ts';
 import { decideRefund } from '../provider/decide-refund.ts';
@@ -12,6 +12,7 @@ import { effectView, paymentView } from '../provider/payment.ts';
 import { orderView, requestKey, requestView } from '../shop/shop.ts';
 import { DurationMs, Id, Metadata, PositiveMinorUnits, Reason } from '../values.ts';
 import type { World } from '../world.ts';
+import { creditAdminRoutes } from './credit-admin-routes.ts';
 import {
   editOrder,
   editPayment,
@@ -23,9 +24,7 @@ import {
   RequestEdit,
 } from './edit-facts.ts';
 import { CaseSeed, seedCase } from './seed-case.ts';
-
-/** Largest admin body in bytes. 1 MB: a long list of faults. */
-const BODY_BYTES_MAX = 1024 * 1024;
+import { withBody, withQuery } from './with-input.ts';
 
 /** A refund made by a person in the provider's dashboard. */
 const HandRefund = z.strictObject({
@@ -36,7 +35,17 @@ const HandRefund = z.strictObject({
   metadata: Metadata.default({}),
 });
 
-const Settings = z.strictObject({ key_retention_ms: DurationMs });
+const Settings = z
+  .strictObject({
+    key_retention_ms: DurationMs.optional(),
+    credits_lag_ms: DurationMs.optional(),
+    /** null: nobody is told. */
+    webhook_url: z
+      .url({ protocol: /^http$/ })
+      .nullable()
+      .optional(),
+  })
+  .refine((settings) => Object.keys(settings).length > 0, 'name a setting');
 const ClockAdvance = z.strictObject({ advance_ms: DurationMs });
 const FaultQuery = z.strictObject({ cycle: z.enum(['true', 'false']).default('false') });
 const LedgerQuery = z.strictObject({
@@ -49,32 +58,13 @@ const LedgerQuery = z.strictObject({
 });
 const EffectsQuery = z.strictObject({ payment_id: Id.optional() });
 
-/** Parses the body and answers with what `act` makes of it; what does not fit is a 4xx. */
-async function withBody<T>(c: NodeContext, schema: z.ZodType<T>, act: (value: T) => Answer): Promise<Response> {
-  const read = await readBody(c.env.incoming, BODY_BYTES_MAX);
-  if (read.kind === 'too_large') {
-    return respond(c, problemAnswer(413, 'body_too_large', `The body is larger than ${BODY_BYTES_MAX} bytes.`));
-  }
-  if (read.kind === 'abandoned')
-    return respond(c, problemAnswer(400, 'invalid_json', 'The body did not arrive whole.'));
-  const parsed = parseJson(read.bytes, schema);
-  return respond(c, parsed.ok ? act(parsed.value) : parsed.answer);
-}
-
-function withQuery<T>(c: NodeContext, schema: z.ZodType<T>, act: (value: T) => Answer): Response {
-  const query = schema.safeParse(c.req.query());
-  return respond(
-    c,
-    query.success ? act(query.data) : problemAnswer(400, 'invalid_request', describeIssues(query.error)),
-  );
-}
-
 /** The hand behind the scene: seeds, faults, the clock, and the true books. Without access control, for loopback. */
 export function adminRoutes(world: World): Hono<NodeBinding> {
   const app = new Hono<NodeBinding>();
   addFactRoutes(app, world);
   addFaultRoutes(app, world);
   addBookRoutes(app, world);
+  app.route('/credits', creditAdminRoutes(world));
   return app;
 }
 
@@ -129,7 +119,7 @@ function addFactRoutes(app: Hono<NodeBinding>, world: World): void {
       const refund = world.refunds.get(c.req.param('refund_id'));
       if (refund === undefined) return problemAnswer(404, 'refund_not_found', 'There is no such refund.');
       const now = world.clock.now();
-      editRefund(refund, edit, now);
+      world.webhooks.announce(refund, editRefund(refund, edit, now));
       return jsonAnswer(200, effectView(refund, now));
     }),
   );
@@ -172,8 +162,14 @@ function addFaultRoutes(app: Hono<NodeBinding>, world: World): void {
 
   app.put('/settings', async (c) =>
     withBody(c, Settings, (settings) => {
-      world.keyRetentionMs = settings.key_retention_ms;
-      return jsonAnswer(200, settings);
+      if (settings.key_retention_ms !== undefined) world.keyRetentionMs = settings.key_retention_ms;
+      if (settings.credits_lag_ms !== undefined) world.credits.lagMs = settings.credits_lag_ms;
+      if (settings.webhook_url !== undefined) world.webhooks.url = settings.webhook_url;
+      return jsonAnswer(200, {
+        key_retention_ms: world.keyRetentionMs,
+        credits_lag_ms: world.credits.lagMs,
+        webhook_url: world.webhooks.url,
+      });
     }),
   );
 }
@@ -194,7 +190,11 @@ function addBookRoutes(app: Hono<NodeBinding>, world: World): void {
   app.get('/clock', (c) => respond(c, jsonAnswer(200, { now: isoTime(world.clock.now()) })));
 
   app.post('/clock', async (c) =>
-    withBody(c, ClockAdvance, ({ advance_ms }) => jsonAnswer(200, { now: isoTime(world.clock.advance(advance_ms)) })),
+    withBody(c, ClockAdvance, ({ advance_ms }) => {
+      const now = isoTime(world.clock.advance(advance_ms));
+      world.webhooks.catchUp();
+      return jsonAnswer(200, { now });
+    }),
   );
 
   app.post('/reset', (c) => {

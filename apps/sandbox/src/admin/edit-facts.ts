@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { EpochMs } from '../clock.ts';
-import type { Payment, Refund } from '../provider/payment.ts';
+import type { Payment, Refund, StatusAt } from '../provider/payment.ts';
 import { type Order, orderView, type ShopRequest } from '../shop/shop.ts';
 import { Currency, Id, MinorUnits, Reason, WaitMs } from '../values.ts';
 import { OrderStatus, RequestStatus } from './seed-case.ts';
@@ -16,6 +16,8 @@ export const RequestEdit = z.strictObject({
 export const OrderEdit = z.strictObject({
   status: OrderStatus.optional(),
   tenant_id: Id.optional(),
+  /** The credits must know the new customer: seed one, or its grants are refused. */
+  customer_id: Id.optional(),
   payment_id: Id.optional(),
   captured_amount_minor: MinorUnits.optional(),
   currency: Currency.optional(),
@@ -67,7 +69,9 @@ export function editPayment(payment: Payment, edit: z.infer<typeof PaymentEdit>,
   payment.edited_at = now;
 }
 
-/** Gives a refund another status from now on; statuses that were still to come are dropped. */
-export function editRefund(refund: Refund, edit: z.infer<typeof RefundEdit>, now: EpochMs): void {
-  refund.timeline = [...refund.timeline.filter((step) => step.at <= now), { at: now, status: edit.status }];
+/** Gives a refund another status from now on, and hands that back; statuses that were still to come are dropped. */
+export function editRefund(refund: Refund, edit: z.infer<typeof RefundEdit>, now: EpochMs): StatusAt {
+  const step = { at: now, status: edit.status };
+  refund.timeline = [...refund.timeline.filter((each) => each.at <= now), step];
+  return step;
 }

@@ -17,6 +17,8 @@ export const CaseSeed = z.strictObject({
   order_id: Id,
   /** Default: `pay_` and the order id. */
   payment_id: Id.optional(),
+  /** Default: `cus_` and the order id. The credits know the customer from then on. */
+  customer_id: Id.optional(),
   /** What was captured, in minor units. */
   amount_minor: PositiveMinorUnits,
   currency: Currency,
@@ -62,6 +64,7 @@ function recordsOf(seed: CaseSeed, now: EpochMs): CaseRecords {
     order: {
       order_id: seed.order_id,
       tenant_id: seed.order_tenant_id ?? seed.tenant_id,
+      customer_id: seed.customer_id ?? `cus_${seed.order_id}`,
       payment_id: paymentId,
       status: seed.order_status,
       captured_amount_minor: seed.amount_minor,
@@ -85,6 +88,7 @@ function recordsOf(seed: CaseSeed, now: EpochMs): CaseRecords {
 function sameOrder(a: Order, b: Order): boolean {
   return (
     a.tenant_id === b.tenant_id &&
+    a.customer_id === b.customer_id &&
     a.payment_id === b.payment_id &&
     a.status === b.status &&
     a.captured_amount_minor === b.captured_amount_minor &&
@@ -116,6 +120,7 @@ export function seedCase(world: World, seed: CaseSeed): Answer {
     world.requests.set(key, fresh.request);
     world.orders.set(fresh.order.order_id, order ?? fresh.order);
     world.payments.set(fresh.payment.payment_id, payment ?? fresh.payment);
+    world.credits.customers.add(fresh.order.customer_id);
     world.seeds.set(key, text);
     if (seed.fault !== undefined) world.faults.arm(fresh.payment.payment_id, seed.fault, false);
   }

@@ -3,11 +3,13 @@ import type { NodeContext } from '../http/binding.ts';
 import { deliver, respond } from '../http/delivery.ts';
 import type { World } from '../world.ts';
 import { planRead, type ReadEndpoint } from './catalogue.ts';
+import type { FaultMenu } from './fault-menu.ts';
 
-/** What a read is about: faults and latency belong to a payment, null when it leads to none. */
+/** What a read is about: faults and latency belong to a payment (faults of the credits to a customer), null when it leads to none. */
 export interface ReadSubject {
   readonly endpoint: ReadEndpoint;
-  readonly payment_id: string | null;
+  /** The payment, or the customer. */
+  readonly owner_id: string | null;
   /** Milliseconds, real time, before the facts are read. */
   readonly latency_ms: number;
 }
@@ -18,8 +20,9 @@ export async function answerRead(
   world: World,
   subject: ReadSubject,
   look: () => Answer,
+  faults: FaultMenu = world.faults,
 ): Promise<Response> {
-  const fault = world.faults.takeRead(subject.payment_id, subject.endpoint);
+  const fault = faults.takeRead(subject.owner_id, subject.endpoint);
   if (fault === null && subject.latency_ms === 0) return respond(c, look());
   const { outgoing } = c.env;
   if ((await world.pauses.pause(subject.latency_ms)) === 'cancelled') {

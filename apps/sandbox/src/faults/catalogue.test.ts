@@ -374,7 +374,11 @@ describe('the menu', () => {
     await sandbox.arm(reject('own'));
     expect(await codes(5)).toEqual(['own', 'storm', 201, 'storm', 201]);
     expect((await sandbox.call('DELETE', '/admin/faults-default')).status).toBe(204);
-    expect((await sandbox.call('GET', '/admin/faults-default')).json).toEqual({ create: [], read: [] });
+    expect((await sandbox.call('GET', '/admin/faults-default')).json).toEqual({
+      create: [],
+      read: [],
+      webhook: [],
+    });
   });
 
   test('is not consumed by a request that fails its validation', async () => {

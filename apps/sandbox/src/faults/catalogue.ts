@@ -13,7 +13,7 @@ function createFault<K extends string, P extends z.core.$ZodShape>(kind: K, para
 }
 
 /** Names of the read endpoints, for faults that should meet only one of them. */
-export const ReadEndpoint = z.enum(['shop_request', 'shop_order', 'payment', 'refund', 'refund_list']);
+export const ReadEndpoint = z.enum(['shop_request', 'shop_order', 'payment', 'refund', 'refund_list', 'grant_list']);
 export type ReadEndpoint = z.infer<typeof ReadEndpoint>;
 
 function readFault<K extends string, P extends z.core.$ZodShape>(kind: K, params: P) {
@@ -26,10 +26,14 @@ function readFault<K extends string, P extends z.core.$ZodShape>(kind: K, params
   });
 }
 
+function webhookFault<K extends string, P extends z.core.$ZodShape>(kind: K, params: P) {
+  return z.strictObject({ kind: z.literal(kind), on: z.literal('webhook').default('webhook'), times, ...params });
+}
+
 /** 10 MB, beyond any sane limit for an API answer. */
 const HUGE_BYTES = 10 * 1024 * 1024;
 
-/** What can go wrong with POST /payments/refunds. "After accept" means that the effect is booked first. */
+/** What can go wrong with a request for an effect: POST /payments/refunds, POST /credits/grants. "After accept" means that the effect is booked first. */
 const createFaults = [
   /** Nothing goes wrong: takes a place in a list, so that the next fault meets a later request. */
   createFault('none', {}),
@@ -69,9 +73,9 @@ const createFaults = [
   createFault('drip_after_accept', { interval_ms: WaitMs }),
   createFault('other_amount', { amount: PositiveMinorUnits }),
   createFault('other_currency', { currency: Currency }),
-  /** Two refunds for one request. */
-  createFault('booked_twice', {}),
-  /** The refund is booked without its metadata: from outside a lookalike. */
+  /** Two effects of one request. `cut`: and the connection is closed without a byte. */
+  createFault('booked_twice', { cut: z.boolean().default(false) }),
+  /** Booked without its metadata, or its memo: from outside a lookalike. */
   createFault('metadata_lost', {}),
   /** Booked and answered, but no read shows it for `hide_ms`. */
   createFault('hidden_from_reads', { hide_ms: DurationMs }),
@@ -94,17 +98,45 @@ const readFaults = [
   readFault('read_truncated', {}),
 ] as const;
 
+/** What can go wrong with a webhook. */
+const webhookFaults = [
+  /** The event is delivered `after_ms` after it happened, as it was then. */
+  webhookFault('webhook_late', { after_ms: DurationMs }),
+  /** The same event, with the same id, is delivered twice. */
+  webhookFault('webhook_twice', {}),
+] as const;
+
 export const CreateFault = z.discriminatedUnion('kind', createFaults);
 export type CreateFault = z.infer<typeof CreateFault>;
 export const ReadFault = z.discriminatedUnion('kind', readFaults);
 export type ReadFault = z.infer<typeof ReadFault>;
-export const Fault = z.discriminatedUnion('kind', [...createFaults, ...readFaults]);
+export const WebhookFault = z.discriminatedUnion('kind', webhookFaults);
+export type WebhookFault = z.infer<typeof WebhookFault>;
+export const Fault = z.discriminatedUnion('kind', [...createFaults, ...readFaults, ...webhookFaults]);
 export type Fault = z.infer<typeof Fault>;
 /** A fault as it is sent: what has a default may be left out. */
 export type FaultInput = z.input<typeof Fault>;
 
+/** Faults that need what the credits do not have: keys, statuses, webhooks. */
+const NOT_OF_CREDITS: readonly Fault['kind'][] = [
+  'key_forgotten',
+  'pending_then_succeeded',
+  'pending_then_failed',
+  'succeeded_then_failed',
+  'other_status',
+  'webhook_late',
+  'webhook_twice',
+];
+const CreditFault = Fault.refine(
+  (fault) => !NOT_OF_CREDITS.includes(fault.kind),
+  'credits have no keys, statuses or webhooks',
+);
+
+const oneOrMore = (value: unknown): unknown => (Array.isArray(value) ? value : [value]);
 /** One fault, or a list that is consumed in order. */
-export const FaultList = z.preprocess((value) => (Array.isArray(value) ? value : [value]), z.array(Fault).max(10_000));
+export const FaultList = z.preprocess(oneOrMore, z.array(Fault).max(10_000));
+/** The same for the credits. */
+export const CreditFaultList = z.preprocess(oneOrMore, z.array(CreditFault).max(10_000));
 
 /** A status that the refund takes `after_ms` milliseconds after it was made. */
 export interface StatusStep {
@@ -252,7 +284,7 @@ export function planCreate(fault: CreateFault): CreatePlan {
     case 'other_currency':
       return booking({ currency: fault.currency });
     case 'booked_twice':
-      return booking({ copies: 2 });
+      return { ...booking({ copies: 2 }), delivery: fault.cut ? { kind: 'cut', reset: false } : { kind: 'whole' } };
     case 'metadata_lost':
       return booking({ keeps_metadata: false });
     case 'hidden_from_reads':

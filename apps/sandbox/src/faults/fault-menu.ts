@@ -1,4 +1,4 @@
-import type { CreateFault, Fault, ReadEndpoint, ReadFault } from './catalogue.ts';
+import type { CreateFault, Fault, ReadEndpoint, ReadFault, WebhookFault } from './catalogue.ts';
 
 /** A fault that is armed, and how many requests it still meets (Infinity: always). */
 interface Armed<F> {
@@ -36,12 +36,13 @@ class FaultQueue<F extends Fault> {
   }
 }
 
-interface FaultPair {
+interface FaultSet {
   readonly create: FaultQueue<CreateFault>;
   readonly read: FaultQueue<ReadFault>;
+  readonly webhook: FaultQueue<WebhookFault>;
 }
 
-function pairOf(faults: readonly Fault[], cycle: boolean): FaultPair {
+function setOf(faults: readonly Fault[], cycle: boolean): FaultSet {
   return {
     create: new FaultQueue(
       faults.filter((fault) => fault.on === 'create'),
@@ -51,21 +52,25 @@ function pairOf(faults: readonly Fault[], cycle: boolean): FaultPair {
       faults.filter((fault) => fault.on === 'read'),
       cycle,
     ),
+    webhook: new FaultQueue(
+      faults.filter((fault) => fault.on === 'webhook'),
+      cycle,
+    ),
   };
 }
 
-/** Which faults wait for whom. A payment's own come first, then those for all payments. */
+/** Which faults wait for whom, by payment (or, for the credits, by customer). Its own come first, then those for all. */
 export class FaultMenu {
-  readonly #own = new Map<string, FaultPair>();
-  #default: FaultPair | null = null;
+  readonly #own = new Map<string, FaultSet>();
+  #default: FaultSet | null = null;
 
   /** Replaces the faults of a payment; it need not exist yet. */
   arm(paymentId: string, faults: readonly Fault[], cycle: boolean): void {
-    this.#own.set(paymentId, pairOf(faults, cycle));
+    this.#own.set(paymentId, setOf(faults, cycle));
   }
 
   armDefault(faults: readonly Fault[], cycle: boolean): void {
-    this.#default = pairOf(faults, cycle);
+    this.#default = setOf(faults, cycle);
   }
 
   disarm(paymentId: string): void {
@@ -87,10 +92,15 @@ export class FaultMenu {
     return own?.read.take(meets) ?? this.#default?.read.take(meets) ?? null;
   }
 
+  takeWebhook(paymentId: string): WebhookFault | null {
+    const all = (): boolean => true;
+    return this.#own.get(paymentId)?.webhook.take(all) ?? this.#default?.webhook.take(all) ?? null;
+  }
+
   /** Faults of a payment, or for all payments with null, with what is left of each. */
-  list(paymentId: string | null): { create: unknown[]; read: unknown[] } {
-    const pair = paymentId === null ? this.#default : this.#own.get(paymentId);
-    return { create: pair?.create.list() ?? [], read: pair?.read.list() ?? [] };
+  list(paymentId: string | null): { create: unknown[]; read: unknown[]; webhook: unknown[] } {
+    const set = paymentId === null ? this.#default : this.#own.get(paymentId);
+    return { create: set?.create.list() ?? [], read: set?.read.list() ?? [], webhook: set?.webhook.list() ?? [] };
   }
 
   reset(): void {

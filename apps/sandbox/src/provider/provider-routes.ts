@@ -43,7 +43,7 @@ export function providerRoutes(world: World): Hono<NodeBinding> {
     if (!query.success) return respond(c, problemAnswer(400, 'invalid_request', describeIssues(query.error)));
     const { payment_id, after, limit } = query.data;
     const payment = world.payments.get(payment_id);
-    const subject = { endpoint: 'refund_list', payment_id, latency_ms: payment?.latency_ms ?? 0 } as const;
+    const subject = { endpoint: 'refund_list', owner_id: payment_id, latency_ms: payment?.latency_ms ?? 0 } as const;
     return answerRead(c, world, subject, () => {
       if (payment === undefined) return paymentNotFound();
       return listRefunds(payment, { after, limit: limit ?? PAGE_SIZE_MAX }, world.clock.now());
@@ -55,7 +55,7 @@ export function providerRoutes(world: World): Hono<NodeBinding> {
     const payment = refund && world.payments.get(refund.payment_id);
     const subject = {
       endpoint: 'refund',
-      payment_id: refund?.payment_id ?? null,
+      owner_id: refund?.payment_id ?? null,
       latency_ms: payment?.latency_ms ?? 0,
     } as const;
     return answerRead(c, world, subject, () => {
@@ -69,7 +69,7 @@ export function providerRoutes(world: World): Hono<NodeBinding> {
   app.get('/payments/:payment_id', async (c) => {
     const paymentId = c.req.param('payment_id');
     const payment = world.payments.get(paymentId);
-    const subject = { endpoint: 'payment', payment_id: paymentId, latency_ms: payment?.latency_ms ?? 0 } as const;
+    const subject = { endpoint: 'payment', owner_id: paymentId, latency_ms: payment?.latency_ms ?? 0 } as const;
     return answerRead(c, world, subject, () =>
       payment === undefined ? paymentNotFound() : jsonAnswer(200, paymentView(payment, world.clock.now(), 'reader')),
     );

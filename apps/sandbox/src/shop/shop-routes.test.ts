@@ -60,6 +60,7 @@ describe('an order', () => {
     expect(seen.json).toEqual({
       order_id: 'ord_1',
       tenant_id: 'tenant_a',
+      customer_id: 'cus_ord_1',
       payment_id: 'pay_1',
       status: 'delivered',
       captured_amount_minor: 5000,

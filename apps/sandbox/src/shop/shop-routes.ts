@@ -12,7 +12,7 @@ export function shopRoutes(world: World): Hono<NodeBinding> {
   app.get('/tenants/:tenant_id/requests/:request_id', async (c) => {
     const request = world.requests.get(requestKey(c.req.param('tenant_id'), c.req.param('request_id')));
     const order = request && world.orders.get(request.order_id);
-    const subject = { endpoint: 'shop_request', payment_id: order?.payment_id ?? null, latency_ms: 0 } as const;
+    const subject = { endpoint: 'shop_request', owner_id: order?.payment_id ?? null, latency_ms: 0 } as const;
     return answerRead(c, world, subject, () =>
       request === undefined
         ? problemAnswer(404, 'request_not_found', 'This tenant has no such request.')
@@ -22,7 +22,7 @@ export function shopRoutes(world: World): Hono<NodeBinding> {
 
   app.get('/orders/:order_id', async (c) => {
     const order = world.orders.get(c.req.param('order_id'));
-    const subject = { endpoint: 'shop_order', payment_id: order?.payment_id ?? null, latency_ms: 0 } as const;
+    const subject = { endpoint: 'shop_order', owner_id: order?.payment_id ?? null, latency_ms: 0 } as const;
     return answerRead(c, world, subject, () =>
       order === undefined
         ? problemAnswer(404, 'order_not_found', 'There is no such order.')

@@ -18,6 +18,8 @@ export interface ShopRequest {
 export interface Order {
   readonly order_id: string;
   tenant_id: string;
+  /** Whose order it is; the credits know the customer by the same id. */
+  customer_id: string;
   payment_id: string;
   status: 'paid' | 'delivered' | 'cancelled';
   captured_amount_minor: number;
@@ -43,6 +45,7 @@ export function requestView(request: ShopRequest): ShopRequestView {
 export interface OrderView {
   readonly order_id: string;
   readonly tenant_id: string;
+  readonly customer_id: string;
   readonly payment_id: string;
   readonly status: Order['status'];
   readonly captured_amount_minor: number;
@@ -61,6 +64,7 @@ export function orderView(order: Order, payment: Payment | undefined, now: Epoch
   return {
     order_id: order.order_id,
     tenant_id: order.tenant_id,
+    customer_id: order.customer_id,
     payment_id: order.payment_id,
     status: order.status,
     captured_amount_minor: order.captured_amount_minor,

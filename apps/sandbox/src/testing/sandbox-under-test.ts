@@ -1,5 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type CaseSeedInput, type EffectView, type FaultInput, type LedgerEntry, startSandbox } from '../index.ts';
+import {
+  type CaseSeedInput,
+  type Clock,
+  type EffectView,
+  type FaultInput,
+  type GrantEffectView,
+  type GrantLedgerEntry,
+  type LedgerEntry,
+  startSandbox,
+} from '../index.ts';
 
 /** What a test sees of an answer. `json` is null when the body is no JSON. */
 export interface Seen {
@@ -29,15 +38,17 @@ export const REFUND = {
   metadata: { run_id: 'run_1' },
 } as const;
 
+export const GRANT = { customer_id: 'cus_ord_1', amount: 500, currency: 'USD', memo: 'run_1 sorry' } as const;
+
 export interface CallOptions {
   readonly key?: string | null;
   readonly bearer?: string | null;
   readonly signal?: AbortSignal;
 }
 
-/** A sandbox on a free port and the calls that its tests make. Each instance has a stopped clock of its own. */
-export async function sandboxUnderTest() {
-  const sandbox = await startSandbox({ clock: () => START });
+/** A sandbox on a free port and the calls that its tests make. Each instance has a stopped clock of its own, unless another is given. */
+export async function sandboxUnderTest(clock: Clock = () => START) {
+  const sandbox = await startSandbox({ clock });
   const call = async (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) => {
     const response = await fetch(sandbox.url + path, {
       method,
@@ -61,6 +72,11 @@ export async function sandboxUnderTest() {
     });
     return see(response);
   };
+  const grant = async (body: unknown, bearer: string | null = 'sk_sandbox'): Promise<Seen> =>
+    call('POST', '/credits/grants', body, {
+      'content-type': 'application/json',
+      ...(bearer === null ? {} : { authorization: `Bearer ${bearer}` }),
+    });
   const read = async (path: string, bearer = 'rk_sandbox') =>
     call('GET', path, undefined, { authorization: `Bearer ${bearer}` });
   const ledger = async (paymentId?: string): Promise<LedgerEntry[]> => {
@@ -77,9 +93,16 @@ export async function sandboxUnderTest() {
     close: sandbox.close,
     call,
     refund,
+    grant,
     read,
     ledger,
     effects,
+    grantLedger: async (customerId = 'cus_ord_1') =>
+      (await call('GET', `/admin/credits/ledger?customer_id=${customerId}`)).json.entries as GrantLedgerEntry[],
+    grantEffects: async (customerId = 'cus_ord_1') =>
+      (await call('GET', `/admin/credits/effects?customer_id=${customerId}`)).json.effects as GrantEffectView[],
+    armCredits: async (fault: FaultInput | readonly FaultInput[]) =>
+      call('PUT', '/admin/credits/faults/cus_ord_1', fault),
     seed: async (change: Partial<CaseSeedInput> = {}) => call('POST', '/admin/cases', { ...SEED, ...change }),
     arm: async (fault: FaultInput | readonly FaultInput[]) => call('PUT', '/admin/faults/pay_1', fault),
     advance: async (ms: number) => call('POST', '/admin/clock', { advance_ms: ms }),

@@ -74,7 +74,9 @@ describe('an answer to a refund', () => {
     ['a 201 whose amount is a text', reply(201, { ...RECORD, amount: '4200' })],
     ['a 201 whose amount is a fraction', reply(201, { ...RECORD, amount: 41.5 })],
     ['a 201 whose amount is beyond 2^53', reply(201, JSON.stringify(RECORD).replace('4200', '9007199254740993'))],
-    ['a 201 whose status holds U+0000', reply(201, { ...RECORD, status: 'ok\u0000' })],
+    ['a 201 whose id holds U+0000', reply(201, { ...RECORD, refund_id: 're_1\u0000' })],
+    ['a 201 whose id is half of a pair', reply(201, { ...RECORD, refund_id: '\ud83d' })],
+    ['a 400 whose code holds U+0000', reply(400, { code: 'charge_disputed\u0000' })],
     ['a 201 whose id is longer than any', reply(201, { ...RECORD, refund_id: 'r'.repeat(10_000) })],
     ['a 201 that is not UTF-8', { ...reply(201, ''), body: new Uint8Array([0x22, 0xff, 0x22]) }],
     ['a 400 without a code', reply(400, { title: 'no' })],
@@ -110,6 +112,9 @@ describe('an answer to a refund', () => {
     ['canceled', 'failed'],
     ['Succeeded', 'unrecognised'],
     ['on_its_way', 'unrecognised'],
+    ['succeeded\u0000', 'unrecognised'],
+    ['suсceeded', 'unrecognised'],
+    ['', 'unrecognised'],
   ])('with status %s is %s', (status, settlement) => {
     expect(classifyRefundReply(reply(201, { ...RECORD, status }))).toMatchObject({
       class: 'applied',
@@ -258,7 +263,7 @@ describe('the look-up', () => {
     ['a 404 that is not the list’s', () => reply(404, '<h1>no</h1>')],
     ['the page is HTML', () => reply(200, '<h1>ok</h1>')],
     ['a record is not understood', () => page([{ ...RECORD, amount: 'x' }])],
-    ['a record holds what no log can carry', () => page([{ ...RECORD, status: 'a\u0000' }])],
+    ['a record’s id is no word', () => page([{ ...RECORD, refund_id: 're_1\u0000' }])],
     ['a page is empty and promises more', () => page([], true)],
     ['the pages do not end', () => page([other(1)], true)],
   ])('is unknown, never absent, when %s', async (_, answer) => {
@@ -271,6 +276,27 @@ describe('the look-up', () => {
     const pages = [page([RECORD], true), reply(500, '')];
     const { connector } = connectorWith(() => pages.shift() ?? reply(500, ''));
     expect(await observe(connector)).toMatchObject({ kind: 'unknown' });
+  });
+
+  test.each([
+    ['status', 'succeeded\u0000', 'succeeded⟦U+0000⟧'],
+    ['status', 'suсceeded', 'su⟦U+0441⟧ceeded'],
+    ['reason', 'damaged_item\ud83d', 'damaged_item⟦U+D83D⟧'],
+    ['reason', 'Kundin wünscht – 😀', 'Kundin wünscht – 😀'],
+    ['reason', 'x'.repeat(5_000), `${'x'.repeat(2_000)}⟦+3000⟧`],
+    ['currency', 'USD\u0000', 'USD⟦U+0000⟧'],
+  ])('keeps a %s in the provider’s own words, %j, visibly', async (member, said, kept) => {
+    const { connector } = connectorWith(() => page([{ ...RECORD, [member]: said }]));
+    const seen = await observe(connector);
+    expect(seen).toMatchObject({ kind: 'found', effect: { [member]: kept } });
+    // None of it passes for what was approved, nor for a status that we know.
+    if (member === 'status') expect(seen).toMatchObject({ match: 'exact', effect: { settlement: 'unrecognised' } });
+    else expect(seen).toMatchObject({ match: 'different', differing: [{ field: member, observed: kept }] });
+  });
+
+  test('of ours is not hidden by the strange words of somebody else’s refund', async () => {
+    const { connector } = connectorWith(() => page([{ ...other(1), status: '\u0000', reason: '\ud83d' }, RECORD]));
+    expect(await observe(connector)).toMatchObject({ match: 'exact', effect: { provider_ref: 're_1' } });
   });
 
   test('takes a tag that is no word for none', async () => {

@@ -17,6 +17,8 @@ import {
   type Outcome,
   type Prepared,
   type ReadOutcome,
+  SaidText,
+  SaidWord,
   type Settlement,
   saysMissing,
   segment,
@@ -31,19 +33,22 @@ export const PaymentFacts = z.object({
   payment_id: ExternalId,
   captured_amount_minor: z.int(),
   refundable_amount_minor: z.int(),
-  currency: Word,
+  currency: z.string(),
   disputed: z.boolean(),
 });
 export type PaymentFacts = z.infer<typeof PaymentFacts>;
 
+/** As the provider sends them: its own words stand escaped in the facts. */
+const PaymentRecord = PaymentFacts.extend({ currency: SaidWord });
+
 const RefundRecord = z.object({
   refund_id: Word,
-  payment_id: Word,
+  payment_id: SaidWord,
   amount: z.int(),
-  currency: Word,
-  status: Word,
-  // Free text where the refund is somebody else's.
-  reason: Word.nullable().catch(null),
+  currency: SaidWord,
+  status: SaidWord,
+  // Free text where the refund is somebody else's, and then no reason to know nothing of ours.
+  reason: SaidText.nullable().catch(null),
   metadata: z.record(z.string(), z.unknown()),
 });
 const RefundPage = z.object({ refunds: z.array(RefundRecord), has_more: z.boolean() });
@@ -96,7 +101,7 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
         if (saysMissing(reply, 'payment_not_found')) return { kind: 'missing', source_ref };
         if (reply.status !== 200) return { kind: 'failed', reason: `status_${reply.status}` };
         const body = jsonOf(reply);
-        const facts = PaymentFacts.safeParse(body);
+        const facts = PaymentRecord.safeParse(body);
         const version = z.looseObject({ version: z.int() }).safeParse(body);
         if (!facts.success) return { kind: 'failed', reason: 'unrecognised_body' };
         return {

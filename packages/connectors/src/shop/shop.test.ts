@@ -51,10 +51,23 @@ describe.each(READS)('%s', (operation, args, facts, missing, path) => {
     ['the shop redirects', reply(302, ''), 'failed'],
     ['the record has no version', reply(200, facts), 'failed'],
     ['a fact is of another form', reply(200, { ...facts, version: 1, currency: 7 }), 'failed'],
-    ['a fact holds what no record can', reply(200, { ...facts, version: 1, status: 'a\u0000' }), 'failed'],
+    ['an id could not be an action’s', reply(200, { ...facts, version: 1, order_id: 'order_913\u0000' }), 'failed'],
     ['no answer comes', { kind: 'unreachable', reason: 'timeout', detail: 'x' }, 'failed'],
   ])('when %s is %s', async (_, answer, kind) => {
     expect((await read(answer)).kind).toBe(kind);
+  });
+
+  test.each([
+    ['U+0000', 'open\u0000', 'open⟦U+0000⟧'],
+    ['half of a pair', 'open\ud83d', 'open⟦U+D83D⟧'],
+    ['a letter that only looks like one', 'оpen', '⟦U+043E⟧pen'],
+    ['more than a word', `${'x'.repeat(128)}tail`, `${'x'.repeat(128)}⟦+4⟧`],
+    ['nothing', '', ''],
+  ])('keeps a status with %s visibly, as a fact that equals none we know', async (_, status, kept) => {
+    expect(await read(reply(200, { ...facts, version: status, status }))).toMatchObject({
+      kind: 'found',
+      record: { version_marker: kept, facts: { ...facts, status: kept } },
+    });
   });
 
   test.each(['..', '', 'a/../b', 'a?b', 'ä'])('of %j never leaves its place', async (id) => {

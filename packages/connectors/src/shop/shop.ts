@@ -1,15 +1,15 @@
 import { ExternalId, type JsonObject, type ReadHttp } from '@counterstamp/manifest-core';
 import { z } from 'zod';
-import { jsonOf, type Read, type ReadOutcome, saysMissing, segment, Word } from '../port.ts';
+import { jsonOf, type Read, type ReadOutcome, SaidWord, saysMissing, segment } from '../port.ts';
 
 /** The business request behind a run, as its source keeps it. */
 export const RequestFacts = z.object({
   request_id: ExternalId,
   tenant_id: ExternalId,
   order_id: ExternalId,
-  status: Word,
+  status: z.string(),
   requested_amount_minor: z.int(),
-  currency: Word,
+  currency: z.string(),
 });
 export type RequestFacts = z.infer<typeof RequestFacts>;
 
@@ -18,16 +18,30 @@ export const OrderFacts = z.object({
   order_id: ExternalId,
   tenant_id: ExternalId,
   payment_id: ExternalId,
-  status: Word,
+  status: z.string(),
   captured_amount_minor: z.int(),
   refundable_amount_minor: z.int(),
-  currency: Word,
+  currency: z.string(),
 });
 export type OrderFacts = z.infer<typeof OrderFacts>;
 
+/** The shop's own words on their way into the facts, where they stand escaped. */
+const SAID = { status: SaidWord, currency: SaidWord };
+
+/** Whose order it is: what a credit to its customer is judged by. Refunds and balances of the order are no part of it. */
+export const CustomerOrderFacts = z.object({
+  order_id: ExternalId,
+  tenant_id: ExternalId,
+  customer_id: ExternalId,
+  status: z.string(),
+  captured_amount_minor: z.int(),
+  currency: z.string(),
+});
+export type CustomerOrderFacts = z.infer<typeof CustomerOrderFacts>;
+
 /** The shop: requests and orders, read only. */
 export interface Shop {
-  reads: Readonly<Record<'read_request' | 'read_order', Read>>;
+  reads: Readonly<Record<'read_request' | 'read_order' | 'read_customer_order', Read>>;
 }
 
 export function createShop(options: { url: string; http: ReadHttp; timeoutMs: number }): Shop {
@@ -42,7 +56,7 @@ export function createShop(options: { url: string; http: ReadHttp; timeoutMs: nu
     if (reply.kind === 'unreachable') return { kind: 'failed', reason: reply.reason };
     if (saysMissing(reply, missing)) return { kind: 'missing', source_ref };
     if (reply.status !== 200) return { kind: 'failed', reason: `status_${reply.status}` };
-    const body = z.looseObject({ version: z.union([z.int(), Word]) }).safeParse(jsonOf(reply));
+    const body = z.looseObject({ version: z.union([z.int(), SaidWord]) }).safeParse(jsonOf(reply));
     const facts = schema.safeParse(body.data);
     if (!body.success || !facts.success) return { kind: 'failed', reason: 'unrecognised_body' };
     return {
@@ -57,10 +71,17 @@ export function createShop(options: { url: string; http: ReadHttp; timeoutMs: nu
           'request_record',
           `/shop/tenants/${segment(args.tenant_id)}/requests/${segment(args.request_id)}`,
           'request_not_found',
-          RequestFacts,
+          RequestFacts.extend(SAID),
         ),
       read_order: (args) =>
-        read('order_record', `/shop/orders/${segment(args.order_id)}`, 'order_not_found', OrderFacts),
+        read('order_record', `/shop/orders/${segment(args.order_id)}`, 'order_not_found', OrderFacts.extend(SAID)),
+      read_customer_order: (args) =>
+        read(
+          'customer_order_record',
+          `/shop/orders/${segment(args.order_id)}`,
+          'order_not_found',
+          CustomerOrderFacts.extend(SAID),
+        ),
     },
   };
 }
