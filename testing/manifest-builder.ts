@@ -1,10 +1,13 @@
+import { displayRefund, RefundAction } from '@counterstamp/connectors';
 import {
   type Approval,
   type Attempt,
   canonicalJson,
+  currentEvidence,
   type Digest,
   digestOf,
   type Evidence,
+  evidenceSetDigest,
   type HotRow,
   idempotencyKey,
   type JsonObject,
@@ -90,17 +93,38 @@ export function asked(
   const canonical = canonicalJson(fields);
   const digest = digestOf('cs.action.v1', canonical);
   const action_revision = (run.revision + 1) as Revision;
+  const approval_id = `apr_${action_revision}`;
+  const refund = RefundAction.safeParse(fields);
+  const display = refund.success ? displayRefund(refund.data) : [];
+  const bound = canonicalJson({
+    profile: 'cs.approval.v1',
+    approval_id,
+    run_id: run.run_id,
+    tenant_id: run.tenant_id,
+    action_digest: digest,
+    action_revision,
+    evidence_set_digest: evidenceSetDigest(currentEvidence(run)),
+    display_digest: digestOf('cs.display.v1', canonicalJson(display)),
+    policy: 'refund',
+    policy_version: 1,
+    policy_rule: 'one_person',
+    approvals_required,
+    connector: run.connector,
+    connector_version: run.connector_version,
+    expires_at: at(nowMs + lifeMs),
+    nonce: '00',
+  });
   const approval: Approval = {
-    approval_id: `apr_${action_revision}`,
-    approval_digest: digestOf('cs.approval.v1', canonical),
-    canonical: '{}',
+    approval_id,
+    approval_digest: digestOf('cs.approval.v1', bound),
+    canonical: bound,
     action_digest: digest,
     action_revision,
     approvals_required,
     policy: 'refund',
     policy_version: 1,
     policy_rule: 'one_person',
-    display: [],
+    display,
     expires_at: at(nowMs + lifeMs),
     decisions: [],
   };
@@ -111,6 +135,7 @@ export function asked(
     action_revision,
     deadlines: { ...run.deadlines, approval: approval.expires_at },
     action: { canonical, digest, fields },
+    resource_key: refund.success ? `${run.tenant_id}/sandbox-payments/${refund.data.destination}` : null,
     approval,
   };
 }

@@ -74,7 +74,10 @@ export interface StoreFixture {
     wanted?: { action?: JsonObject; lifeMs?: number; resource?: string },
   ): Promise<HotRow>;
   approve(row: HotRow, who?: Principal): Promise<HotRow>;
-  dispatch(row: HotRow, change?: { request?: string; marginMs?: number }): Promise<DispatchOutcome>;
+  dispatch(
+    row: HotRow,
+    change?: { request?: string; marginMs?: number; countDevKeys?: boolean },
+  ): Promise<DispatchOutcome>;
   /** From a committed dispatch on. */
   toExecuting(): Promise<{ row: HotRow; attempt_id: string }>;
   close(): Promise<void>;
@@ -130,7 +133,15 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
     return outcome.row;
   }
 
-  const move: StoreFixture['move'] = async (service, row, on, to, facts = {}, wake_in_ms = 3_000) => {
+  const requestRecord = (): CommitFacts => ({ evidence: [evidenceDraft('request_record', { status: 'open' })] });
+  const move: StoreFixture['move'] = async (
+    service,
+    row,
+    on,
+    to,
+    facts = on === 'request_loaded' ? requestRecord() : {},
+    wake_in_ms = 3_000,
+  ) => {
     const outcome = await stores[service].commitStage({
       run_id: row.run_id,
       expected: row.revision,
@@ -210,6 +221,7 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
       call_deadline_ms: 2_000,
       expiry_margin_ms: change.marginMs ?? 1_200,
       sweep_grace_ms: 500,
+      count_dev_keys: change.countDevKeys ?? true,
     });
   };
 
@@ -306,6 +318,7 @@ export function fixedAction(
     profile: 'cs.approval.v1',
     approval_id,
     run_id: row.run_id,
+    tenant_id: 'shop_north',
     action_digest: digest,
     action_revision: row.revision + 1,
     evidence_set_digest: digestOf('cs.evidence-set.v1', ''),

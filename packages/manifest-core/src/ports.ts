@@ -184,12 +184,15 @@ export interface DispatchCommit {
   /** Expiry must be further away than this: ε + 1 s. */
   expiry_margin_ms: number;
   sweep_grace_ms: number;
+  /** Whether approvals by development keys count. Never in production. */
+  count_dev_keys: boolean;
 }
 export const DISPATCH_REFUSALS = [
   'digest_mismatch',
   'approval_invalid',
   'decisions_insufficient',
   'operation_unavailable',
+  'other_generation_open',
   'approval_expired',
   'expires_too_soon',
   'on_hold',
@@ -219,7 +222,6 @@ export interface Store {
   appendEvidence(late: {
     run_id: RunId;
     attempt_id: string;
-    kind: 'late_outcome';
     applied: boolean;
     body: JsonValue;
   }): Promise<'appended' | 'reopened' | 'known'>;
@@ -262,7 +264,7 @@ export interface NewRun {
   context: ContextEntry[];
   proposal: ProposalDraft | null;
   run_life_ms: number;
-  /** Shorter than the installation's approval life, or null for that. */
+  /** At most the installation's approval life; the database holds every approval of the run to it. */
   approval_life_ms: number | null;
   wake_in_ms: number;
   /** How long after a call deadline a superseded run's attempts must have settled. */

@@ -49,7 +49,7 @@ retry_dispatched                ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  
 never_sent                      ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  F
 person_absent                   ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  F
 person_settled_with_difference  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  F
-late_effect_found               ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N  ·
+late_effect_found               ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N  N
 effect_reversed                 ·  ·  ·  ·  ·  ·  ·  ·  N  ·  ·  ·  ·`;
 
 const LETTERS: Readonly<Record<string, State>> = {
@@ -129,6 +129,7 @@ describe('the table of legal moves', () => {
       'decision_recorded',
       'decision_voided',
       'evidence_recorded',
+      'late_effect_found',
       'parked',
       'person_unsure',
       'retry_recorded',

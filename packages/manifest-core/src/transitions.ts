@@ -44,6 +44,12 @@ export interface TransitionRule {
   readonly by: readonly Service[];
   readonly facts: readonly Fact[];
   readonly counts?: Counter;
+  /** Facts without which the move is refused. */
+  readonly requires?: readonly Fact[];
+  /** The status that the attempt closed by this move gets, and no other. */
+  readonly attempt?: 'succeeded' | 'rejected' | 'not_sent' | 'uncertain';
+  /** What the observation that justifies the move says. */
+  readonly observation?: 'matched' | 'settlement_failed' | 'found';
   readonly guard?: Guard;
 }
 
@@ -51,22 +57,22 @@ export interface TransitionRule {
 const RULES = [
   { from: null, on: 'request_accepted', to: 'queued', by: ['api'], facts: ['input', 'proposal'] },
 
-  { from: 'queued', on: 'request_loaded', to: 'preflight', by: ['preflight'], facts: ['evidence'] },
-  { from: 'queued', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['stop_reason'] },
+  { from: 'queued', on: 'request_loaded', to: 'preflight', by: ['preflight'], facts: ['evidence'], requires: ['evidence'] },
+  { from: 'queued', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['stop_reason'], requires: ['stop_reason'] },
 
-  { from: 'preflight', on: 'read_failed', to: 'preflight', by: ['preflight'], facts: ['read_failure'], counts: 'read_failures' },
-  { from: 'preflight', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['stop_reason'] },
+  { from: 'preflight', on: 'read_failed', to: 'preflight', by: ['preflight'], facts: ['read_failure'], counts: 'read_failures', requires: ['read_failure'] },
+  { from: 'preflight', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['stop_reason'], requires: ['stop_reason'] },
   { from: 'preflight', on: 'checks_passed', to: 'collecting', by: ['preflight'], facts: [] },
 
-  { from: 'collecting', on: 'read_failed', to: 'collecting', by: ['preflight'], facts: ['read_failure'], counts: 'read_failures' },
-  { from: 'collecting', on: 'evidence_recorded', to: 'collecting', by: ['preflight'], facts: ['evidence', 'evidence_complete'] },
+  { from: 'collecting', on: 'read_failed', to: 'collecting', by: ['preflight'], facts: ['read_failure'], counts: 'read_failures', requires: ['read_failure'] },
+  { from: 'collecting', on: 'evidence_recorded', to: 'collecting', by: ['preflight'], facts: ['evidence', 'evidence_complete'], requires: ['evidence', 'evidence_complete'] },
   { from: 'collecting', on: 'proposal_asked_again', to: 'collecting', by: ['preflight'], facts: ['read_failure'], counts: 'proposal_cycles' },
   { from: 'collecting', on: 'proposal_received', to: 'proposed', by: ['preflight', 'api'], facts: ['proposal', 'proposal_id'] },
-  { from: 'collecting', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['evidence', 'stop_reason'] },
+  { from: 'collecting', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['evidence', 'stop_reason'], requires: ['stop_reason'] },
 
-  { from: 'proposed', on: 'proposal_refused', to: 'collecting', by: ['preflight'], facts: ['proposal_refusal'], counts: 'proposal_cycles', guard: 'cyclesRemain' },
-  { from: 'proposed', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['proposal_refusal', 'stop_reason'] },
-  { from: 'proposed', on: 'action_fixed', to: 'awaiting_approval', by: ['preflight'], facts: ['action', 'approval_request'] },
+  { from: 'proposed', on: 'proposal_refused', to: 'collecting', by: ['preflight'], facts: ['proposal_refusal'], counts: 'proposal_cycles', guard: 'cyclesRemain', requires: ['proposal_refusal'] },
+  { from: 'proposed', on: 'checks_failed', to: 'failed', by: ['preflight'], facts: ['proposal_refusal', 'stop_reason'], requires: ['stop_reason'] },
+  { from: 'proposed', on: 'action_fixed', to: 'awaiting_approval', by: ['preflight'], facts: ['action', 'approval_request'], requires: ['action', 'approval_request'] },
 
   { from: 'awaiting_approval', on: 'decision_recorded', to: 'awaiting_approval', by: ['api'], facts: ['decision'] },
   { from: 'awaiting_approval', on: 'decision_voided', to: 'awaiting_approval', by: ['executor'], facts: [] },
@@ -77,29 +83,31 @@ const RULES = [
   { from: 'awaiting_approval', on: 'dispatch_refused', to: 'failed', by: ['executor'], facts: ['stop_reason'] },
   { from: 'awaiting_approval', on: 'dispatched', to: 'executing', by: ['executor'], facts: ['attempt'], counts: 'attempts', guard: 'mayDispatch' },
 
-  { from: 'executing', on: 'effect_accepted', to: 'verifying', by: ['executor'], facts: ['attempt_outcome'] },
-  { from: 'executing', on: 'effect_rejected', to: 'failed', by: ['executor'], facts: ['attempt_outcome', 'stop_reason'] },
-  { from: 'executing', on: 'outcome_uncertain', to: 'needs_reconciliation', by: ['executor'], facts: ['attempt_outcome', 'stop_reason', 'parked_reason'] },
-  { from: 'executing', on: 'nothing_sent', to: 'needs_reconciliation', by: ['executor'], facts: ['attempt_outcome', 'stop_reason'] },
-  { from: 'executing', on: 'attempt_overdue', to: 'needs_reconciliation', by: ['reconciler'], facts: ['attempt_outcome', 'stop_reason'] },
+  { from: 'executing', on: 'effect_accepted', to: 'verifying', by: ['executor'], facts: ['attempt_outcome'], requires: ['attempt_outcome'], attempt: 'succeeded' },
+  { from: 'executing', on: 'effect_rejected', to: 'failed', by: ['executor'], facts: ['attempt_outcome', 'stop_reason'], requires: ['attempt_outcome', 'stop_reason'], attempt: 'rejected' },
+  { from: 'executing', on: 'outcome_uncertain', to: 'needs_reconciliation', by: ['executor'], facts: ['attempt_outcome', 'stop_reason', 'parked_reason'], requires: ['attempt_outcome', 'stop_reason'], attempt: 'uncertain' },
+  { from: 'executing', on: 'nothing_sent', to: 'needs_reconciliation', by: ['executor'], facts: ['attempt_outcome', 'stop_reason'], requires: ['attempt_outcome', 'stop_reason'], attempt: 'not_sent' },
+  { from: 'executing', on: 'attempt_overdue', to: 'needs_reconciliation', by: ['reconciler'], facts: ['attempt_outcome', 'stop_reason'], requires: ['attempt_outcome', 'stop_reason'], attempt: 'uncertain' },
 
   { from: 'verifying', on: 'verification_pending', to: 'verifying', by: ['verifier'], facts: ['observation'], counts: 'verification_waits' },
-  { from: 'verifying', on: 'effect_verified', to: 'completed', by: ['verifier'], facts: ['observation'] },
-  { from: 'verifying', on: 'settlement_failed', to: 'failed', by: ['verifier'], facts: ['observation', 'stop_reason'] },
-  { from: 'verifying', on: 'verification_failed', to: 'needs_reconciliation', by: ['verifier'], facts: ['observation', 'stop_reason', 'parked_reason'] },
+  { from: 'verifying', on: 'effect_verified', to: 'completed', by: ['verifier'], facts: ['observation'], requires: ['observation'], observation: 'matched' },
+  { from: 'verifying', on: 'settlement_failed', to: 'failed', by: ['verifier'], facts: ['observation', 'stop_reason'], requires: ['observation', 'stop_reason'], observation: 'settlement_failed' },
+  { from: 'verifying', on: 'verification_failed', to: 'needs_reconciliation', by: ['verifier'], facts: ['observation', 'stop_reason', 'parked_reason'], requires: ['observation', 'stop_reason'] },
   { from: 'verifying', on: 'deadline_passed', to: 'needs_reconciliation', by: ['verifier', 'reconciler'], facts: ['stop_reason', 'parked_reason'] },
 
   { from: 'needs_reconciliation', on: 'look_inconclusive', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation'], counts: 'look_ups' },
   { from: 'needs_reconciliation', on: 'retry_recorded', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation', 'retry_allowed'], guard: 'mayRetry' },
   { from: 'needs_reconciliation', on: 'retry_refused', to: 'needs_reconciliation', by: ['executor'], facts: ['retry_allowed', 'parked_reason'] },
-  { from: 'needs_reconciliation', on: 'parked', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'] },
+  { from: 'needs_reconciliation', on: 'parked', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'], requires: ['parked_reason', 'stop_reason'] },
   { from: 'needs_reconciliation', on: 'person_unsure', to: 'needs_reconciliation', by: ['api'], facts: ['observation', 'parked_reason'] },
-  { from: 'needs_reconciliation', on: 'effect_found', to: 'verifying', by: ['reconciler'], facts: ['observation'], counts: 'look_ups' },
+  { from: 'needs_reconciliation', on: 'effect_found', to: 'verifying', by: ['reconciler'], facts: ['observation'], counts: 'look_ups', requires: ['observation'], observation: 'found' },
   { from: 'needs_reconciliation', on: 'person_landed', to: 'verifying', by: ['api'], facts: ['observation'] },
   { from: 'needs_reconciliation', on: 'retry_dispatched', to: 'executing', by: ['executor'], facts: ['attempt'], counts: 'attempts', guard: 'mayDispatch' },
   { from: 'needs_reconciliation', on: 'never_sent', to: 'failed', by: ['reconciler'], facts: ['stop_reason'], guard: 'mayCloseNotSent' },
   { from: 'needs_reconciliation', on: 'person_absent', to: 'failed', by: ['api'], facts: ['observation', 'stop_reason'], guard: 'mayCloseAbsent' },
   { from: 'needs_reconciliation', on: 'person_settled_with_difference', to: 'failed', by: ['api'], facts: ['observation', 'stop_reason'] },
+
+  { from: 'needs_reconciliation', on: 'late_effect_found', to: 'needs_reconciliation', by: ['executor', 'reconciler'], facts: ['stop_reason', 'parked_reason'] },
 
   { from: 'failed', on: 'late_effect_found', to: 'needs_reconciliation', by: ['executor', 'reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'] },
   { from: 'completed', on: 'effect_reversed', to: 'needs_reconciliation', by: ['verifier', 'reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'] },

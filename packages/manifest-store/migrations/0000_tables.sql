@@ -68,6 +68,7 @@ CREATE TABLE "cs"."attempt" (
 CREATE TABLE "cs"."audit_event" (
 	"audit_id" bigserial PRIMARY KEY NOT NULL,
 	"at" timestamp(6) with time zone NOT NULL,
+	"service" text NOT NULL,
 	"tenant_id" text,
 	"principal_id" text,
 	"run_id" uuid,
@@ -136,6 +137,9 @@ CREATE TABLE "cs"."legal_move" (
 	"services" text[] NOT NULL,
 	"facts" text[] NOT NULL,
 	"counts" text,
+	"requires" text[] NOT NULL,
+	"attempt_status" text,
+	"observation_kind" text,
 	CONSTRAINT "legal_move_from_state_trigger_pk" PRIMARY KEY("from_state","trigger")
 );
 --> statement-breakpoint

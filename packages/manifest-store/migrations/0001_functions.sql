@@ -163,13 +163,16 @@ end $$;
 
 create function cs.write_audit(p_tenant text, p_principal text, p_run uuid, p_what text, p_code text, p_detail jsonb) returns void
 language sql set search_path = cs, pg_temp
-as $$ insert into cs.audit_event (at, tenant_id, principal_id, run_id, what, code, detail) values (cs.clock(), p_tenant, p_principal, p_run, p_what, p_code, p_detail) $$;
+as $$ insert into cs.audit_event (at, service, tenant_id, principal_id, run_id, what, code, detail)
+  values (cs.clock(), coalesce(cs.caller_service(), session_user), p_tenant, p_principal, p_run, p_what, p_code, p_detail) $$;
 --> statement-breakpoint
 create function cs.record_audit(p_tenant text, p_principal text, p_run uuid, p_what text, p_code text, p_detail jsonb) returns void
 language plpgsql security definer set search_path = cs, pg_temp
 as $$
 begin
-  perform cs.require_service('api', 'preflight', 'executor', 'verifier', 'reconciler');
+  if cs.require_service('api', 'preflight', 'executor', 'verifier', 'reconciler') <> 'api' and p_principal is not null then
+    raise exception 'a worker speaks for no principal' using errcode = 'CS005';
+  end if;
   perform cs.write_audit(p_tenant, p_principal, p_run, p_what, p_code, p_detail);
 end $$;
 --> statement-breakpoint
@@ -209,8 +212,8 @@ begin
     if v_supersedes is not null then
       select r.* into v_before from cs.run r where r.run_id = v_supersedes and r.tenant_id = p_tenant for update;
       if not found or v_before.request_id <> p_new ->> 'request_id' or v_before.state not in ('rejected', 'expired', 'failed')
-         or exists (select from cs.attempt a where a.run_id = v_supersedes and a.status <> 'not_sent'
-                     and a.call_deadline + cs.ms((p_new ->> 'settle_ms')::float8) > cs.clock()) then
+         or exists (select from cs.attempt a where a.run_id = v_supersedes and (a.status = 'started' or a.status <> 'not_sent'
+                     and a.call_deadline + cs.ms(greatest(0, (p_new ->> 'settle_ms')::float8)) > cs.clock())) then
         result := 'supersedes_invalid'; return;
       end if;
     end if;
@@ -225,7 +228,9 @@ begin
     v_new.generation := coalesce(v_before.generation, 0) + 1;
     v_new.requested_by := p_principal;
     v_new.run_deadline := v_now + cs.ms((p_new ->> 'run_life_ms')::float8);
-    v_payload := jsonb_build_object('set', jsonb_build_object('state', 'queued'), 'refs', v_refs)::text;
+    v_payload := jsonb_build_object('set', jsonb_build_object('state', 'queued', 'tenant_id', p_tenant, 'request_id', v_new.request_id, 'generation', v_new.generation,
+        'supersedes', v_supersedes, 'workflow', v_new.workflow, 'workflow_version', v_new.workflow_version, 'connector', v_new.connector, 'connector_version', v_new.connector_version,
+        'proposer', v_new.proposer, 'requested_by', p_principal, 'run_deadline', v_new.run_deadline), 'refs', v_refs)::text;
     v_payload_digest := cs.sha256_text(v_payload);
     v_new.chain_head := cs.sha256_text(cs.event_pre_image(v_new.run_id, 1, null, 'queued', 'request_accepted', 'principal/' || p_principal, v_now, v_payload_digest, null));
     insert into cs.run (run_id, tenant_id, request_id, generation, supersedes, workflow, workflow_version, connector, connector_version, proposer,
@@ -274,6 +279,7 @@ declare
   v_item jsonb;
   v_bound jsonb;
   v_facts text[];
+  v_move cs.legal_move;
   v_name text;
 begin
   select * into v_run from cs.run r where r.run_id = p_run and r.revision = p_expected and r.state = p_from
@@ -287,13 +293,29 @@ begin
   if p_on in ('request_accepted', 'dispatched', 'retry_dispatched', 'decision_recorded', 'approval_rejected') then
     raise exception '% has a function of its own', p_on using errcode = 'CS001';
   end if;
-  select facts into v_facts from cs.legal_move where from_state = p_from and trigger = p_on;
+  -- Legal moves of the recovery protocol whose guards are not in the database yet: closed until they are.
+  if p_on in ('retry_recorded', 'retry_refused', 'person_unsure', 'person_landed', 'person_absent', 'person_settled_with_difference') then
+    raise exception '% is not open yet', p_on using errcode = 'CS001';
+  end if;
+  select * into v_move from cs.legal_move where from_state = p_from and trigger = p_on;
+  v_facts := v_move.facts;
   for v_name in select jsonb_object_keys(p_facts) loop
     if v_facts is null or not v_name = any (v_facts) then raise exception '% may not write %', p_on, v_name using errcode = 'CS002'; end if;
   end loop;
+  foreach v_name in array coalesce(v_move.requires, '{}') loop
+    if not p_facts ? v_name then raise exception '% must write %', p_on, v_name using errcode = 'CS002'; end if;
+  end loop;
+  if v_move.attempt_status is distinct from p_facts -> 'attempt_outcome' ->> 'status' and p_from = 'executing'
+     or v_move.observation_kind is not null and v_move.observation_kind is distinct from p_facts -> 'observation' ->> 'kind' then
+    raise exception '% carries another outcome than its own', p_on using errcode = 'CS002';
+  end if;
+  -- Rule 12: a clear rejection speaks for the run only when every other attempt sent nothing.
+  if p_on = 'effect_rejected' and exists (select from cs.attempt a where a.run_id = p_run and a.status not in ('started', 'not_sent')) then
+    raise exception 'an earlier attempt may have had the effect' using errcode = 'CS003';
+  end if;
   -- Rule 14: a veto is checked inside the transaction that would close the run without an effect.
   if p_on = 'never_sent' and (exists (select from cs.attempt a where a.run_id = p_run and a.status <> 'not_sent')
-       or exists (select from cs.evidence e where e.run_id = p_run and e.kind = 'late_outcome')) then
+       or exists (select from cs.evidence e where e.run_id = p_run and e.kind in ('late_outcome', 'late_effect'))) then
     raise exception 'an attempt may have been sent' using errcode = 'CS003';
   end if;
   if (p_on = 'approval_expired' and v_now < v_run.approval_expires_at) or (p_on = 'deadline_passed' and v_now < v_run.run_deadline) then
@@ -337,7 +359,9 @@ begin
     if p_facts -> 'action' is null or v_bound is null
        or v_bound ->> 'run_id' is distinct from 'run_' || p_run or (v_bound ->> 'action_revision')::int is distinct from p_expected + 1
        or v_bound ->> 'action_digest' is distinct from p_facts -> 'action' ->> 'digest' or v_bound ->> 'approval_id' is distinct from v_item ->> 'approval_id'
-       or v_bound ->> 'connector' is distinct from v_run.connector or (v_bound ->> 'expires_at')::timestamptz <= v_now
+       or v_bound ->> 'connector' is distinct from v_run.connector or v_bound ->> 'connector_version' is distinct from v_run.connector_version
+       or v_bound ->> 'tenant_id' is distinct from v_run.tenant_id
+       or (v_bound ->> 'expires_at')::timestamptz > v_now + (select cs.ms(i.approval_life_ms) from cs.run_input i where i.run_id = p_run) or (v_bound ->> 'expires_at')::timestamptz <= v_now
        or v_bound ->> 'display_digest' is distinct from cs.tagged_digest('cs.display.v1', v_item ->> 'display_canonical') then
       raise exception 'the approval request does not bind this action' using errcode = 'CS003';
     end if;
@@ -406,8 +430,8 @@ begin
                      where p.principal_id = p_principal and p.tenant_id = p_tenant and p.disabled_at is null and p.kind = 'person'
                        and k.role = 'approver' and k.revoked_at is null and (k.expires_at is null or k.expires_at > v_now)) then
     result := 'not_an_approver';
-  elsif v_request.approval_digest <> p_decision ->> 'approval_digest' or v_request.action_digest <> p_decision ->> 'action_digest'
-     or v_request.action_revision <> (p_decision ->> 'action_revision')::int then
+  elsif v_request.approval_digest is distinct from p_decision ->> 'approval_digest' or v_request.action_digest is distinct from p_decision ->> 'action_digest'
+     or v_request.action_revision is distinct from (p_decision ->> 'action_revision')::int then
     result := 'digest_mismatch';
   else
     select * into v_mine from cs.decision d where d.approval_id = v_request.approval_id and d.principal_id = p_principal;
@@ -423,7 +447,7 @@ begin
       result := 'approval_expired';
       v_run := cs.apply_transition(v_run, v_service, 'approval_expired', 'expired', v_actor,
         jsonb_build_object('stop_reason', p_decision -> 'expired_reason'), '{}', v_now, null);
-    elsif v_choice = 'approve' and p_principal = v_run.requested_by then
+    elsif v_choice = 'approve' and (p_principal = v_run.requested_by or exists (select from cs.proposal o where o.run_id = p_run and o.author = p_principal)) then
       result := 'self_approval';
     elsif v_choice = 'approve' and v_run.decisions_sufficient then
       result := 'already_decided';
@@ -460,7 +484,7 @@ end $$;
 -- Dispatch (protocol rule 5c, 5d): every check under the row lock against the clock read after it; attempt and state in one commit.
 -- result: committed | stale | a refusal code
 create function cs.commit_dispatch(p_instance text, p_run uuid, p_expected int, p_attempt jsonb, p_request_bytes bytea,
-  p_call_deadline_ms double precision, p_expiry_margin_ms double precision, p_sweep_grace_ms double precision,
+  p_call_deadline_ms double precision, p_expiry_margin_ms double precision, p_sweep_grace_ms double precision, p_count_dev_keys boolean,
   out result text, out detail text, out attempt_n int, out started_at text, out budget_ms double precision, out hot cs.hot_row)
 language plpgsql security definer set search_path = cs, pg_temp
 as $$
@@ -474,6 +498,8 @@ declare
   v_deadline timestamptz;
   v_approvals int;
 begin
+  -- A hold that returned holds: set_hold takes this lock alone and so waits for every dispatch that passed its check.
+  perform pg_advisory_xact_lock_shared(hashtextextended('cs.hold', 0));
   -- One dispatch per external resource at a time. Taken before the row lock, so that the clock below is read after every wait.
   select resource_key into v_resource from cs.run where run_id = p_run;
   if v_resource is not null then perform pg_advisory_xact_lock(hashtextextended('cs.resource ' || v_resource, 0)); end if;
@@ -487,7 +513,10 @@ begin
     from cs.decision d join cs.principal p using (principal_id)
    where d.approval_id = v_request.approval_id and d.decision = 'approve' and d.action_digest = v_request.action_digest
      and d.action_revision = v_request.action_revision and d.approval_digest = v_request.approval_digest
-     and p.tenant_id = v_run.tenant_id and p.disabled_at is null and p.kind = 'person' and p.principal_id <> v_run.requested_by;
+     and p.tenant_id = v_run.tenant_id and p.disabled_at is null and p.kind = 'person' and p.principal_id <> v_run.requested_by
+     and not exists (select from cs.proposal o where o.run_id = p_run and o.author = p.principal_id)
+     and (d.method <> 'dev_key' or p_count_dev_keys and exists (select from cs.api_key k where k.principal_id = d.principal_id and k.role = 'approver'
+            and k.revoked_at is null and (k.expires_at is null or k.expires_at > v_now)));
 
   if v_request.action_revision is distinct from v_run.action_revision
      or cs.tagged_digest('cs.approval.v1', v_request.canonical) is distinct from v_request.approval_digest
@@ -512,6 +541,8 @@ begin
     result := 'deadline_exceeded';
   elsif v_now + cs.ms(p_expiry_margin_ms) >= v_request.expires_at then
     result := 'expires_too_soon';
+  elsif exists (select from cs.run r where r.tenant_id = v_run.tenant_id and r.request_id = v_run.request_id and r.run_id <> p_run and r.state not in ('rejected', 'expired', 'failed')) then
+    result := 'other_generation_open'; detail := 'another generation of this request may have had its effect';
   elsif exists (select from cs.hold h where h.scope in ('*', v_run.connector)) then
     result := 'on_hold';
   elsif exists (select from cs.run r where r.resource_key = v_run.resource_key and r.run_id <> p_run and r.state in ('executing', 'needs_reconciliation')) then
@@ -519,6 +550,10 @@ begin
   end if;
   if result is not null then return; end if;
 
+  -- Rule 11: the key is a function of what is sent; nobody may bring another.
+  if p_attempt ->> 'idempotency_key' is distinct from 'cs-' || substr(cs.tagged_digest('cs.idempotency.v1', 'run_' || p_run || e'\n' || v_run.action_revision || e'\n' || v_request.action_digest), 8) then
+    raise exception 'the idempotency key is not the one of this action' using errcode = 'CS003';
+  end if;
   v_deadline := least(v_now + cs.ms(p_call_deadline_ms), v_request.expires_at);
   attempt_n := v_run.attempts + 1;
   insert into cs.attempt (attempt_id, run_id, n, revision, action_digest, request_bytes, request_digest, idempotency_key, instance_id, started_at, call_deadline)
@@ -543,6 +578,8 @@ declare
   v_service text := cs.require_service('executor', 'reconciler');
   v_run cs.run;
   v_now timestamptz;
+  -- Positive evidence is a kind of its own: nothing that was kept before may swallow it.
+  v_kind text := case when p_applied then 'late_effect' else 'late_outcome' end;
 begin
   select * into v_run from cs.run where run_id = p_run for update;
   if not found or not exists (select from cs.attempt a where a.run_id = p_run and a.attempt_id = p_evidence ->> 'attempt_id') then
@@ -556,12 +593,12 @@ begin
   end if;
   -- Round 0: it belongs to an attempt, never to the facts that an action is checked against.
   insert into cs.evidence (evidence_id, run_id, revision, round, kind, source_ref, observed_at, trusted, facts_digest, attempt_id)
-  values (p_evidence ->> 'evidence_id', p_run, v_run.revision, 0, p_evidence ->> 'kind', p_evidence ->> 'source_ref', v_now, true, p_evidence ->> 'facts_digest', p_evidence ->> 'attempt_id')
+  values (p_evidence ->> 'evidence_id', p_run, v_run.revision, 0, v_kind, p_evidence ->> 'source_ref', v_now, true, p_evidence ->> 'facts_digest', p_evidence ->> 'attempt_id')
   on conflict (attempt_id, kind) where attempt_id is not null do nothing;
   if not found then result := 'known'; hot := cs.hot(v_run); return; end if;
   insert into cs.evidence_value (evidence_id, salt, facts_canonical) values (p_evidence ->> 'evidence_id', p_evidence ->> 'salt', p_evidence ->> 'facts_canonical');
   result := 'appended';
-  if p_applied and v_run.state = 'failed' then
+  if p_applied and (v_run.state = 'failed' or (v_run.state = 'needs_reconciliation' and v_run.parked_reason is not null)) then
     v_run := cs.apply_transition(v_run, v_service, 'late_effect_found', 'needs_reconciliation', v_service || '/' || p_instance,
       jsonb_build_object('stop_reason', p_reopen_reason, 'parked_reason', p_reopen_reason ->> 'code'), jsonb_build_object('evidence_id', p_evidence ->> 'evidence_id'), v_now, null);
     result := 'reopened';
@@ -585,11 +622,12 @@ begin
   with due as (
     select r.run_id from cs.run r where r.wake_at <= v_now order by r.wake_at limit p_limit for update skip locked),
   moved as (
-    update cs.run r set wake_at = v_now + greatest(cs.ms(p_rehint_min_ms), least(cs.ms(p_rehint_max_ms), v_now - r.committed_at))
+    update cs.run r set wake_at = least(v_now + greatest(cs.ms(p_rehint_min_ms), least(cs.ms(p_rehint_max_ms), v_now - r.committed_at)),
+        case when r.state = 'awaiting_approval' and r.approval_expires_at > v_now then r.approval_expires_at end)
       from due where r.run_id = due.run_id returning r.*)
   select m.run_id, cs.hot(m.*::cs.run),
     case when m.state = 'executing' then case when a.call_deadline + cs.ms(p_sweep_grace_ms) <= v_now then 'attempt' end
-         when m.run_deadline <= v_now and m.state in ('queued', 'preflight', 'collecting', 'proposed', 'awaiting_approval', 'verifying') then 'run'
+         when m.run_deadline <= v_now and m.state in ('queued', 'preflight', 'collecting', 'proposed', 'awaiting_approval', 'verifying', 'needs_reconciliation') then 'run'
          when m.state = 'awaiting_approval' and m.approval_expires_at <= v_now then 'approval' end,
     a.attempt_id
   from moved m left join cs.attempt a on m.state = 'executing' and a.run_id = m.run_id and a.status = 'started';
@@ -600,10 +638,16 @@ end $$;
 create function cs.defer(p_run uuid, p_expected int, p_wake_in_ms double precision) returns boolean
 language plpgsql security definer set search_path = cs, pg_temp
 as $$
+declare
+  v_service text := cs.require_service('preflight', 'executor', 'verifier', 'reconciler');
+  -- Each service waits only with what it works on, and never longer than an hour: nobody may put a run to sleep for good.
+  v_states text[] := case v_service when 'preflight' then '{queued,preflight,collecting,proposed}' when 'executor' then '{awaiting_approval,needs_reconciliation}'
+    when 'verifier' then '{verifying}' else '{needs_reconciliation,failed,completed}' end;
+  v_now timestamptz := cs.clock();
 begin
-  perform cs.require_service('preflight', 'executor', 'verifier', 'reconciler');
-  update cs.run set wake_at = case when state = 'awaiting_approval' then least(cs.clock() + cs.ms(p_wake_in_ms), approval_expires_at) else cs.clock() + cs.ms(p_wake_in_ms) end
-   where run_id = p_run and revision = p_expected and (wake_at is not null or p_wake_in_ms is not null);
+  update cs.run set wake_at = least(v_now + cs.ms(least(p_wake_in_ms, 3600000)), case when state = 'awaiting_approval' then approval_expires_at end,
+      case when run_deadline > v_now then run_deadline end)
+   where run_id = p_run and revision = p_expected and state = any (v_states) and wake_at is not null;
   return found;
 end $$;
 --> statement-breakpoint
@@ -623,6 +667,11 @@ language plpgsql security definer set search_path = cs, pg_temp
 as $$
 begin
   perform cs.require_service('api');
+  if not exists (select from cs.principal p join cs.api_key k using (principal_id) where p.principal_id = p_principal and p.tenant_id = p_tenant and p.disabled_at is null
+       and k.role = 'operator' and k.revoked_at is null and (k.expires_at is null or k.expires_at > cs.clock())) then
+    raise exception 'only an operator may set or release a hold' using errcode = 'CS005';
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended('cs.hold', 0)); -- waits for every dispatch that passed its check before
   if p_reason is null then
     delete from cs.hold where scope = p_scope;
   else

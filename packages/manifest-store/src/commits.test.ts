@@ -181,7 +181,7 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
 
   test('nothing-stuck: an open run without a wake-up and without a parked reason cannot be stored', async () => {
     const row = await db.createRun();
-    await expect(db.move('preflight', row, 'request_loaded', 'preflight', {}, null)).rejects.toMatchObject({
+    await expect(db.move('preflight', row, 'request_loaded', 'preflight', undefined, null)).rejects.toMatchObject({
       constraint_name: 'run_due_or_parked',
     });
     expect((await manifestOf(row.run_id)).revision).toBe(1);
@@ -348,7 +348,6 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     const late = {
       run_id: row.run_id,
       attempt_id,
-      kind: 'late_outcome' as const,
       applied: true,
       body: { status: 201 },
     };
@@ -378,7 +377,6 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     const late = {
       run_id: row.run_id,
       attempt_id,
-      kind: 'late_outcome' as const,
       applied: true,
       body: { status: 201 },
     };

@@ -1,11 +1,8 @@
 import postgres from 'postgres';
+import { withDeadline } from './ports/deadline.ts';
+import { StoreUnavailable } from './store-unavailable.ts';
 
 export type Sql = postgres.Sql;
-
-/** The database did not answer, or the connection broke. During a commit the outcome is unknown: reload before acting. */
-export class StoreUnavailable extends Error {
-  override readonly name = 'StoreUnavailable';
-}
 
 /** The caller may not do this: a principal disabled since its key was checked, or a login that is not the service it claims to be. */
 export class NotPermitted extends Error {
@@ -14,10 +11,11 @@ export class NotPermitted extends Error {
 
 /**
  * SQLSTATEs and driver codes after which the statement may simply be tried again later: connection lost, resources short, the server going
- * down, a lock not had in time (55P03), a deadlock (40P01), a serialization failure (40001).
+ * down, a lock not had in time (55P03), a deadlock (40P01), a serialization failure (40001), an unknown completion (40003), a server that turned
+ * read-only under us at a failover (25006).
  */
 const UNAVAILABLE =
-  /^(?:08|57|53|58|XX)|^(?:55P03|40P01|40001)$|^(?:CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
+  /^(?:08|57|53|58|XX)|^(?:55P03|40P01|40001|40003|25006)$|^(?:CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
 
 /**
  * Opens a pool. Statements run as prepared ones: one round trip each.
@@ -34,11 +32,15 @@ export function connect(url: string, options: { max?: number; applicationName: s
   });
 }
 
+/** Longest wait for an answer, in milliseconds: the server itself ends a statement after 10 s, so a longer silence is a dead connection. */
+const ANSWER_MAX_MS = 12_000;
+
 /** Runs a statement; failures of the connection become `StoreUnavailable`, everything else is a bug and passes through. */
 export async function answered<T>(query: PromiseLike<T>): Promise<T> {
   try {
-    return await query;
+    return await withDeadline(query, ANSWER_MAX_MS);
   } catch (error) {
+    if (error instanceof StoreUnavailable) throw error;
     const code = error instanceof Error && 'code' in error ? String(error.code) : '';
     if (UNAVAILABLE.test(code)) throw new StoreUnavailable(`the database does not answer (${code})`, { cause: error });
     if (code === 'CS005') throw new NotPermitted('the caller may not do this', { cause: error });

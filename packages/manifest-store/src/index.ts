@@ -8,7 +8,7 @@ export type {
   StoredDecision,
 } from './api-store.ts';
 export { type CensusRow, census } from './census.ts';
-export { connect, NotPermitted, type Sql, StoreUnavailable } from './connection.ts';
+export { connect, NotPermitted, type Sql } from './connection.ts';
 export { type RoleReport, roleReports } from './grants-check.ts';
 export { type HistoryReport, verifyHistory } from './history.ts';
 export { HOLD_ALL, type Hold } from './holds.ts';
@@ -17,4 +17,5 @@ export { loginFault, loginReport } from './login-check.ts';
 export { type MigrateOptions, migrate, migrationStanding } from './migrate.ts';
 export { type Principal, ROLES, type Role } from './principal.ts';
 export { DEFAULT_ROLE_PREFIX, derivedPassword, roleName, roleStatements, serviceUrl } from './roles.ts';
+export { StoreUnavailable } from './store-unavailable.ts';
 export { createWorkerStore } from './worker-store.ts';

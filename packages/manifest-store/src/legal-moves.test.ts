@@ -69,7 +69,7 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
 
   test('a stop without its reason is refused', async () => {
     const row = await db.createRun();
-    await expect(db.move('preflight', row, 'checks_failed', 'failed')).rejects.toMatchObject({ code: 'CS003' });
+    await expect(db.move('preflight', row, 'checks_failed', 'failed')).rejects.toMatchObject({ code: 'CS002' });
   });
 
   test('dispatch and decision cannot be committed through the general door', async () => {

@@ -1,6 +1,7 @@
 import type { Service } from '@counterstamp/manifest-core';
-import { answered, type Sql, StoreUnavailable } from './connection.ts';
+import { answered, type Sql } from './connection.ts';
 import { ROLE_SETTINGS } from './roles.ts';
+import { StoreUnavailable } from './store-unavailable.ts';
 
 /** SQLSTATEs of a database that has not been migrated, or whose grants this login lacks. */
 const NOT_MIGRATED = new Set(['3F000', '42P01', '42883', '42501']);

@@ -75,7 +75,7 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     for (const service of ['api', 'preflight', 'verifier', 'reconciler'] as const) {
       await expect(
         db.serviceSql[service].unsafe(
-          `select * from cs.commit_dispatch('i', gen_random_uuid(), 1, '{}', ''::bytea, 1, 1, 1)`,
+          `select * from cs.commit_dispatch('i', gen_random_uuid(), 1, '{}', ''::bytea, 1, 1, 1, false)`,
         ),
       ).rejects.toMatchObject({ code: '42501' });
     }

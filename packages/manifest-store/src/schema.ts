@@ -338,6 +338,8 @@ export const auditEvent = cs.table(
   {
     audit_id: bigserial('audit_id', { mode: 'number' }).primaryKey(),
     at: instant('at').notNull(),
+    /** Who wrote it, by its login. */
+    service: text('service').notNull(),
     tenant_id: text('tenant_id'),
     principal_id: text('principal_id'),
     run_id: uuid('run_id'),
@@ -410,6 +412,12 @@ export const legalMove = cs.table(
     services: text('services').array().notNull(),
     facts: text('facts').array().notNull(),
     counts: text('counts'),
+    /** Facts without which the move is refused. */
+    requires: text('requires').array().notNull(),
+    /** The status that the attempt closed by this move must get. */
+    attempt_status: text('attempt_status'),
+    /** What the observation that justifies this move must say. */
+    observation_kind: text('observation_kind'),
   },
   (t) => [primaryKey({ columns: [t.from_state, t.trigger] })],
 );

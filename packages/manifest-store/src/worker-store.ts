@@ -33,13 +33,12 @@ export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Id
     commitStage: (commit) => commitStage(sql, instance_id, commit),
     commitDispatch: (commit) => commitDispatch(sql, instance_id, commit),
 
-    async appendEvidence({ run_id, attempt_id, kind, applied, body }) {
+    async appendEvidence({ run_id, attempt_id, applied, body }) {
       const salt = ids.salt();
       const facts_canonical = canonicalJson(body);
       const evidence = {
         evidence_id: ids.id('evidence'),
         attempt_id,
-        kind,
         source_ref: `attempt:${attempt_id}`,
         salt,
         facts_canonical,
@@ -107,7 +106,7 @@ async function commitDispatch(sql: Sql, instance_id: string, commit: DispatchCom
   >`
     select result, detail, attempt_n, started_at, budget_ms, (hot).* from cs.commit_dispatch(${instance_id}, ${uuidOfRunId(commit.run_id)}::uuid,
       ${commit.expected}, ${json(attempt)}::text::jsonb, ${Buffer.from(commit.request_bytes)}, ${commit.call_deadline_ms}, ${commit.expiry_margin_ms},
-      ${commit.sweep_grace_ms})`);
+      ${commit.sweep_grace_ms}, ${commit.count_dev_keys})`);
   if (row === undefined) throw new Error('commit_dispatch returned nothing');
   if (row.result === 'committed') {
     const { attempt_n, started_at, budget_ms } = row;

@@ -43,6 +43,8 @@ export async function runService<C extends ServiceConfig>(
   start: (shell: Shell<C>) => Promise<Running>,
   env: Environment,
 ): Promise<void> {
+  // Listened for from the start: as PID 1 a process without a handler ignores its own SIGTERM.
+  const signalled = firstSignal();
   const parsed = parse(env);
   if (!parsed.ok) {
     process.stderr.write(`configuration:\n${parsed.faults.map((fault) => `  - ${fault}`).join('\n')}\n`);
@@ -97,7 +99,7 @@ export async function runService<C extends ServiceConfig>(
     'ready for work',
   );
 
-  const signal = await firstSignal();
+  const signal = await signalled;
   process.once('SIGTERM', () => process.exit(130));
   process.once('SIGINT', () => process.exit(130));
   log.info({ signal, grace_ms: config.durations.drain_grace_ms }, 'draining: no new work');

@@ -93,8 +93,11 @@ export interface Workflow extends WorkflowDoor {
     proposal: JsonValue,
     evidence: readonly Evidence[],
   ): ProposalVerdict;
-  /** The preconditions of the approved action on a fresh read, right before the send. */
-  preconditions(action: JsonObject, fresh: readonly Fact[]): { kind: 'hold' } | { kind: 'fail'; detail: string };
+  /** The preconditions of the approved action on a fresh read, right before the send, and whom the policy of today would ask. */
+  preconditions(
+    action: JsonObject,
+    fresh: readonly Fact[],
+  ): { kind: 'hold'; terms: ApprovalTerms } | { kind: 'fail'; detail: string };
   /** Facts that the approver relied on and that must not have changed meanwhile, as one comparable value. */
   materialFacts(records: readonly Fact[]): JsonValue;
   display(action: JsonObject): DisplayField[];

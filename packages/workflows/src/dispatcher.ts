@@ -1,5 +1,5 @@
 import type { Read } from '@counterstamp/connectors';
-import type { Manifest } from '@counterstamp/manifest-core';
+import { keepText, type Manifest } from '@counterstamp/manifest-core';
 import type { Call, OperationKind, Workflow } from './define-workflow.ts';
 
 /** States in which an operation of each kind may be called. */
@@ -50,7 +50,7 @@ export function callFor(workflow: Workflow, run: Manifest, reads: Readonly<Recor
       // A connector's bug is a read that failed: counted like any other, so that it cannot keep a run for ever.
       return {
         kind: 'failed',
-        reason: `connector_failed: ${error instanceof Error ? error.message.slice(0, 200) : 'unknown'}`,
+        reason: `connector_failed: ${error instanceof Error ? keepText(error.message, 200) : 'unknown'}`,
       };
     }
   };

@@ -17,4 +17,4 @@ export { observeEffect } from './observe-effect.ts';
 export { RefundInput, RefundProposal } from './refund/input.ts';
 export { refundWorkflow } from './refund/refund.ts';
 export { createSystems, type Systems, type SystemsOptions, WORKFLOW_DOORS, workflowOf } from './systems.ts';
-export { checkedAgainstContracts, openSystems, systemsEnvironment } from './systems-environment.ts';
+export { checkedAgainstContracts, contractFaults, openSystems, systemsEnvironment } from './systems-environment.ts';

@@ -1,5 +1,5 @@
 import type { Observation } from '@counterstamp/connectors';
-import type { Manifest } from '@counterstamp/manifest-core';
+import { keepText, type Manifest } from '@counterstamp/manifest-core';
 import type { Workflow } from './define-workflow.ts';
 import { refuseOperation } from './dispatcher.ts';
 
@@ -23,7 +23,7 @@ export async function observeEffect(run: Manifest, workflow: Workflow | undefine
     // A connector's bug is a look that showed nothing: counted like any other, so that it cannot keep a run for ever.
     return {
       kind: 'unknown',
-      reason: `connector_failed: ${error instanceof Error ? error.message.slice(0, 200) : 'unknown'}`,
+      reason: `connector_failed: ${error instanceof Error ? keepText(error.message, 200) : 'unknown'}`,
     };
   }
 }

@@ -55,15 +55,18 @@ export function checkedAgainstContracts<C extends ServiceConfig & { own: Systems
   result: ConfigResult<C>,
 ): ConfigResult<C> {
   if (!result.ok) return result;
-  const { provider_ms } = result.config.durations;
-  const faults = [...WORKFLOW_DOORS.values()]
+  const faults = [...contractFaults(result.config.durations), ...creditsFaults(result.config)];
+  return faults.length === 0 ? result : { ok: false, faults };
+}
+
+/** What the installed contracts demand of the durations and do not get, as sentences. */
+export function contractFaults({ provider_ms }: Durations): string[] {
+  return [...WORKFLOW_DOORS.values()]
     .filter((door) => door.contract.inFlightHorizonMs > provider_ms)
     .map(
       (door) =>
         `provider_ms (${provider_ms}) must be at least the ${door.contract.inFlightHorizonMs} ms within which ${door.contract.name} may still apply a request`,
     );
-  faults.push(...creditsFaults(result.config));
-  return faults.length === 0 ? result : { ok: false, faults };
 }
 
 /** Opens the systems as an environment names them. `writeKey`: that of the payments; only the executor has one. */

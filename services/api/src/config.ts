@@ -4,6 +4,7 @@ import {
   parseServiceConfig,
   type ServiceConfig,
 } from '@counterstamp/stage-runtime';
+import { contractFaults } from '@counterstamp/workflows';
 import { z } from 'zod';
 
 export type ApiConfig = ServiceConfig;
@@ -13,5 +14,8 @@ export const environment = { service: 'api', schema: z.object({}), defaults: { h
 
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<ApiConfig> {
-  return parseServiceConfig(environment.service, env, environment.schema, environment.defaults);
+  const result = parseServiceConfig(environment.service, env, environment.schema, environment.defaults);
+  // How early a successor may follow a run with an attempt is the api's figure: it must hold for the contracts as well.
+  const faults = result.ok ? contractFaults(result.config.durations) : [];
+  return faults.length === 0 ? result : { ok: false, faults };
 }

@@ -116,7 +116,7 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
       context,
       proposal,
       run_life_ms: run_life_ms ?? deps.durations.run_life_ms,
-      approval_life_ms: approval_life_ms ?? null,
+      approval_life_ms: approval_life_ms ?? deps.durations.approval_life_ms,
       wake_in_ms: deps.durations.stage_lease_ms,
       settle_ms: settleMs(deps.durations, door.visibilityMs),
       trace_context: traceparentOf(request),

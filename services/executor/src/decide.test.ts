@@ -2,10 +2,12 @@ import type { Outcome } from '@counterstamp/connectors';
 import {
   type Approval,
   type Attempt,
+  canonicalJson,
   DISPATCH_REFUSALS,
   type DispatchRefusal,
   EXPIRY_MARGIN_MS,
   epochMs,
+  type JsonObject,
   type Manifest,
   PROFILES,
   type Revision,
@@ -49,6 +51,23 @@ const voided = { on: 'decision_voided', to: 'awaiting_approval', code: undefined
 const expired = { on: 'approval_expired', to: 'expired', code: 'approval_expired', wake: null };
 const overdue = { on: 'deadline_passed', to: 'failed', code: 'deadline_exceeded', wake: null };
 const dispatch = { kind: 'dispatch' };
+
+/** What preflight could have bound wrongly, member by member. */
+const BOUND: JsonObject[] = [
+  { run_id: 'run_00000000-0000-7000-8000-000000000009' },
+  { tenant_id: 'shop_south' },
+  { evidence_set_digest: `sha256:${'1'.repeat(64)}` },
+  { display_digest: `sha256:${'1'.repeat(64)}` },
+  { connector_version: '99' },
+  { policy_rule: 'nobody' },
+  { approvals_required: 2 },
+];
+const rebound = (change: JsonObject): Manifest => {
+  const run = approvedRun();
+  if (run.approval === null) throw new Error('nothing asked');
+  const canonical = canonicalJson({ ...(JSON.parse(run.approval.canonical) as JsonObject), ...change });
+  return { ...run, approval: { ...run.approval, canonical } };
+};
 
 describe('the row alone', () => {
   const decide = (run: Manifest, nowMs = START_MS, flow: typeof workflow | undefined = workflow) =>
@@ -100,6 +119,16 @@ describe('the row alone', () => {
       refused('policy_denied'),
     ],
     ['another connector than was bound', approvedRun({ connector: 'stripe' }), refused('policy_denied')],
+    ...BOUND.map((change): [string, Manifest, object] => [
+      `an approval that binds another ${Object.keys(change)[0]} than is derived from bytes and records`,
+      rebound(change),
+      refused('approval_invalid'),
+    ]),
+    [
+      'a resource that is not the action’s',
+      approvedRun({ resource_key: 'shop_north/sandbox-payments/pay_1' }),
+      refused('approval_invalid'),
+    ],
     ['a run that is in doubt already', approvedRun({ state: 'needs_reconciliation' }), { kind: 'nothing' }],
   ])('refuses %s', (_, run, expected) => {
     expect(decide(run)).toEqual(expected);
@@ -207,6 +236,7 @@ test.each(
     approval_invalid: refused('approval_invalid'),
     decisions_insufficient: voided,
     operation_unavailable: refused('policy_denied'),
+    other_generation_open: refused('precondition_failed'),
     approval_expired: expired,
     deadline_exceeded: overdue,
     expires_too_soon: { kind: 'defer', wake: EXPIRY_MARGIN_MS + epsilon_ms },

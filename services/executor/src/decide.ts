@@ -4,15 +4,19 @@ import {
   backoffMs,
   type CommitFacts,
   canonicalJson,
+  currentEvidence,
   cyclesRemain,
   type DispatchRefusal,
   type Durations,
+  digestOf,
   dispatchGuards,
   EXPIRY_MARGIN_MS,
   epochMs,
+  evidenceSetDigest,
   type JsonObject,
   type LoadedRun,
   type Manifest,
+  type SendResult,
   type StopReasonCode,
   stopReason,
   type TriggerFrom,
@@ -80,10 +84,45 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
   const shape = workflow.action.safeParse(action.fields);
   if (!shape.success)
     return refuse('policy_denied', 'The stored action is not of the form that this version of the workflow executes.');
+  const unbound = unboundField(manifest, approval, action, workflow);
+  if (unbound !== undefined)
+    return refuse('approval_invalid', `What the approval binds as ${unbound} is not what it should be.`);
   // Too close to expiry to send safely: only the expiry itself can end the run now.
   if (names.has('approval_unexpired'))
     return { kind: 'defer', wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs), reason: 'expires too soon' };
   return { kind: 'dispatch' };
+}
+
+/**
+ * Which of the bound things is not what this action, this run and this workflow make it; `undefined` when all are. The process that asked for the
+ * approval stands next to text that nobody trusts: what it bound is derived again here, from the bytes and the records alone.
+ */
+function unboundField(
+  manifest: Manifest,
+  approval: NonNullable<Manifest['approval']>,
+  action: NonNullable<Manifest['action']>,
+  workflow: Workflow,
+): string | undefined {
+  const bound = JSON.parse(approval.canonical) as JsonObject;
+  const display = canonicalJson(workflow.display(action.fields));
+  const expected: JsonObject = {
+    run_id: manifest.run_id,
+    tenant_id: manifest.tenant_id,
+    action_digest: action.digest,
+    action_revision: manifest.action_revision,
+    evidence_set_digest: evidenceSetDigest(currentEvidence(manifest)),
+    display_digest: digestOf('cs.display.v1', display),
+    connector: workflow.contract.name,
+    connector_version: workflow.contract.version,
+    policy: approval.policy,
+    policy_version: approval.policy_version,
+    policy_rule: approval.policy_rule,
+    approvals_required: approval.approvals_required,
+  };
+  const differing = Object.keys(expected).find((field) => bound[field] !== expected[field]);
+  if (differing !== undefined) return differing;
+  if (canonicalJson(approval.display) !== display) return 'display';
+  return manifest.resource_key === workflow.resourceKey(manifest.tenant_id, action.fields) ? undefined : 'resource_key';
 }
 
 /** What a fresh read of the preconditions says (protocol rule 5a). */
@@ -101,11 +140,19 @@ export function decideFromFresh(
   if (manifest.action === null) throw new Error('a run awaits approval without an action');
   const preconditions = workflow.preconditions(manifest.action.fields, gathered.records);
   if (preconditions.kind === 'fail') return refuse('precondition_failed', preconditions.detail);
+  // The policy of today asks somebody else or more: what was approved under the old one is asked anew.
+  const { approval } = manifest;
+  const { policy, policy_version, policy_rule, approvals_required } = preconditions.terms;
+  const samePolicy =
+    approval?.policy === policy &&
+    approval.policy_version === policy_version &&
+    approval.policy_rule === policy_rule &&
+    approval.approvals_required >= approvals_required;
   if (approved === undefined)
     return refuse('precondition_failed', 'The evidence that the approval was based on has been erased.');
   const same =
     canonicalJson(workflow.materialFacts(approved)) === canonicalJson(workflow.materialFacts(gathered.records));
-  if (same) return { kind: 'dispatch' };
+  if (same && samePolicy) return { kind: 'dispatch' };
   if (!cyclesRemain(manifest, workflow.limits.proposal_cycles_max))
     return refuse('precondition_failed', 'The evidence changed since the approval, and no cycle is left.');
   return { kind: 'commit', on: 'evidence_changed', facts: {}, wake_in_ms: durations.stage_lease_ms };
@@ -126,6 +173,8 @@ export function decideRefusal(
       return { kind: 'commit', on: 'decision_voided', facts: {}, wake_in_ms: null };
     case 'operation_unavailable':
       return refuse('policy_denied', `${detail}.`);
+    case 'other_generation_open':
+      return refuse('precondition_failed', `${detail}.`);
     case 'approval_expired':
       return EXPIRED;
     case 'deadline_exceeded':
@@ -140,6 +189,22 @@ export function decideRefusal(
     case 'on_hold':
     case 'resource_busy':
       return deferral(run, durations, code);
+  }
+}
+
+/**
+ * An outcome as far as it can be true: whether bytes left, and whether a reply came, the transport knows better than a connector. Pure.
+ * `sent`: what the one send came to; `undefined` when the connector never sent.
+ */
+export function credibleOutcome(outcome: Outcome, sent: SendResult | undefined): Outcome {
+  if (sent === undefined) return { class: 'not_sent', reason: 'the connector sent nothing' };
+  switch (sent.kind) {
+    case 'not_sent':
+      return { class: 'not_sent', reason: sent.reason };
+    case 'no_reply':
+      return { class: 'uncertain', reason: sent.reason };
+    case 'reply':
+      return outcome.class === 'not_sent' ? { class: 'uncertain', reason: outcome.reason } : outcome;
   }
 }
 

@@ -14,7 +14,16 @@ export async function runExecutor(env: Environment): Promise<void> {
       const { clock, ids, failpoint, log, metrics } = shell;
       return startStageService(shell, {
         store,
-        judges: executorStages(systems, { store, clock, ids, failpoint, durations, log, metrics }),
+        judges: executorStages(systems, {
+          store,
+          clock,
+          ids,
+          failpoint,
+          durations,
+          log,
+          metrics,
+          development: shell.config.development,
+        }),
       });
     },
     env,

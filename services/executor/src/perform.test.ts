@@ -1,5 +1,5 @@
 import { createServer, type Socket } from 'node:net';
-import { createSandboxPayments } from '@counterstamp/connectors';
+import { type Connector, createSandboxPayments } from '@counterstamp/connectors';
 import {
   type CommitOutcome,
   DISPATCH_REFUSALS,
@@ -160,6 +160,7 @@ async function lab({ reply = CREATED, failpoint = noFailpoints, connector = {}, 
     durations,
     log,
     metrics: metricsOf('executor'),
+    development: true,
   };
   const perform = (on = run) => performDispatch(on, workflow, deps);
   return { peer, clock, dispatches, outcomes, late, lines, perform };
@@ -391,21 +392,60 @@ describe('an answer', () => {
     expect(outcomes).toMatchObject([{ on: 'outcome_uncertain' }]);
   });
 
-  test('of a connector that throws says nothing about the effect', async () => {
+  test.each<[string, Partial<Connector>, string, string]>([
+    [
+      'throws before it sent anything: nothing was sent',
+      { execute: () => Promise.reject(new Error('bug')) },
+      'nothing_sent',
+      'the connector sent nothing',
+    ],
+    [
+      'throws after it sent says nothing about the effect',
+      {
+        execute: async (prepared, transport) => {
+          await transport.send(prepared.bytes);
+          throw new Error('bug');
+        },
+      },
+      'outcome_uncertain',
+      'connector_failed',
+    ],
+    [
+      'calls a send without a reply a rejection: the transport knows better',
+      {
+        execute: async (prepared, transport) => {
+          await transport.send(prepared.bytes);
+          return { class: 'not_sent', reason: 'so it says' };
+        },
+      },
+      'outcome_uncertain',
+      'so it says',
+    ],
+  ])('of a connector that %s', async (_, connector, on, reason) => {
     const failpoint: Failpoint = {
-      // Longer than the rejection may go unhandled.
+      // Longer than a rejection may go unhandled.
       reach: () => new Promise((resolve) => setImmediate(resolve)),
       reachSync: () => undefined,
     };
-    const { outcomes, lines, perform } = await lab({
-      failpoint,
-      connector: { execute: () => Promise.reject(new Error('bug')) },
+    const { outcomes, perform } = await lab({ failpoint, connector });
+    await perform();
+    expect(outcomes).toMatchObject([{ on, facts: { attempt_outcome: { response: { reason } } } }]);
+  });
+
+  test('bytes that a connector changes in its own buffer do not leave, and the key on the wire is the committed one', async () => {
+    const { outcomes, perform } = await lab({
+      connector: {
+        execute: async (prepared, transport) => {
+          prepared.bytes.fill(0x20);
+          const result = await transport.send(prepared.bytes);
+          return { class: 'uncertain', reason: result.kind };
+        },
+      },
     });
     await perform();
     expect(outcomes).toMatchObject([
-      { on: 'outcome_uncertain', facts: { attempt_outcome: { response: { reason: 'connector_failed' } } } },
+      { on: 'nothing_sent', facts: { attempt_outcome: { response: { reason: 'bytes_differ' } } } },
     ]);
-    expect(lines).toContainEqual(expect.objectContaining({ level: 'error', attempt_id: 'att_1' }));
   });
 
   test('to other bytes than the stored ones is never had: they do not leave', async () => {
@@ -445,9 +485,7 @@ describe('an outcome', () => {
     });
     expect(await perform()).toMatchObject({ kind: 'nothing' });
     expect(outcomes).toHaveLength(1);
-    expect(late).toMatchObject([
-      { run_id: manifest.run_id, attempt_id: 'att_1', kind: 'late_outcome', applied, body: { class: outcome } },
-    ]);
+    expect(late).toMatchObject([{ run_id: manifest.run_id, attempt_id: 'att_1', applied, body: { class: outcome } }]);
   });
 
   test('is tried again while the database is away, on the same revision, and sent once', async () => {

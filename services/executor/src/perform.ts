@@ -11,13 +11,14 @@ import {
   idempotencyKey,
   type LoadedRun,
   type OneShot,
+  type SendResult,
   type Store,
 } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
 import { deferral, type OneShotConnection, openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
 import type { Logger, Metrics } from '@counterstamp/telemetry';
 import type { Workflow } from '@counterstamp/workflows';
-import { decideOutcome, decideRefusal, type OutcomeDecision, outcomeRetryMs } from './decide.ts';
+import { credibleOutcome, decideOutcome, decideRefusal, type OutcomeDecision, outcomeRetryMs } from './decide.ts';
 
 /** Largest answer that is read from a provider. */
 const REPLY_MAX_BYTES = 256 * 1024;
@@ -30,6 +31,8 @@ export interface PerformDeps {
   durations: Durations;
   log: Logger;
   metrics: Metrics;
+  /** COUNTERSTAMP_DEV: whether approvals by development keys count. */
+  development: boolean;
 }
 
 /** Time since a moment, by the clock that says more: the monotonic one may stand still while a virtual machine sleeps (protocol rule 4). */
@@ -52,9 +55,15 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
 
   const idempotency_key = idempotencyKey(run_id, action_revision, action.digest);
   const prepared = workflow.connector.prepare(action.fields, { run_id, action_digest: action.digest, idempotency_key });
+  // A copy of our own: what is digested, stored and compared right before the write stays what it is, whatever a connector does to its buffer.
+  const storedBytes = Uint8Array.from(prepared.bytes);
 
   const opened = await openOneShot(
-    { ...prepared.request, bodyLength: prepared.bytes.byteLength },
+    {
+      ...prepared.request,
+      headers: headersOf(prepared, workflow, idempotency_key),
+      bodyLength: storedBytes.byteLength,
+    },
     { connectTimeoutMs: durations.connect_timeout_ms },
   );
   if (opened.kind === 'not_sent') {
@@ -75,12 +84,13 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
       attempt_id,
       idempotency_key,
       action_digest: action.digest,
-      request_bytes: prepared.bytes,
-      request_digest: digestOf('cs.request-bytes.v1', prepared.bytes),
+      request_bytes: storedBytes,
+      request_digest: digestOf('cs.request-bytes.v1', storedBytes),
       operation: workflow.effectOperation,
       call_deadline_ms: durations.call_deadline_ms,
       expiry_margin_ms: durations.epsilon_ms + EXPIRY_MARGIN_MS,
       sweep_grace_ms: durations.sweep_grace_ms,
+      count_dev_keys: deps.development,
     });
     failpoint.reachSync('dispatch.call-sent', run_id);
     // An ambiguous commit throws here: it counts as not won, nothing is sent, the sweeper resolves it (rule 7).
@@ -90,13 +100,9 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
     failpoint.reachSync('dispatch.acked.before-check', run_id);
 
     const leftMs = () => dispatched.budget_ms - elapsedMs();
-    const transport = oneSend(connection, prepared, leftMs, durations.epsilon_ms, failpoint);
+    const transport = oneSend(connection, storedBytes, leftMs, durations.epsilon_ms, failpoint);
     // Up to the write inside `execute` everything is synchronous; what follows waits for the answer.
-    const answer = workflow.connector.execute(prepared, transport).catch((error: unknown): Outcome => {
-      // A connector that throws after the send has told us nothing about the effect.
-      log.error({ err: error, attempt_id }, 'the connector failed; the outcome is uncertain');
-      return { class: 'uncertain', reason: 'connector_failed' };
-    });
+    const answer = executed(workflow, prepared, transport, log.child({ attempt_id }));
     const committed = { from: manifest.state, to: 'executing', trigger: 'dispatched' } as const;
     metrics.transition(committed);
     log.info(
@@ -104,7 +110,7 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
       'dispatched',
     );
     await failpoint.reach('dispatch.written.before-response', run_id);
-    const outcome = await answer;
+    const outcome = credibleOutcome(await answer, transport.result());
     metrics.send(outcome.class);
     await failpoint.reach('dispatch.response.before-outcome', run_id);
     log.info(
@@ -130,15 +136,16 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
 /** The connection as the connector sees it: the stored bytes and nothing else, once, and only while the deadline check holds. */
 function oneSend(
   connection: OneShotConnection,
-  prepared: Prepared,
+  storedBytes: Uint8Array,
   leftMs: () => number,
   epsilonMs: number,
   failpoint: Failpoint,
-): OneShot {
+): OneShot & { result(): SendResult | undefined } {
+  let sent: SendResult | undefined;
   return {
-    send: (bytes) =>
-      connection.send(bytes, {
-        storedBytes: prepared.bytes,
+    async send(bytes) {
+      const sending = connection.send(bytes, {
+        storedBytes,
         mayStillSend: () => {
           const may = leftMs() >= epsilonMs;
           failpoint.reachSync('dispatch.checked.before-write');
@@ -146,8 +153,29 @@ function oneSend(
         },
         timeoutMs: Math.max(1, leftMs()),
         maxBytes: REPLY_MAX_BYTES,
-      }),
+      });
+      sent = await sending;
+      return sent;
+    },
+    result: () => sent,
   };
+}
+
+/** The request's headers, with the key that is committed: a connector may name a key, it may not choose one. */
+function headersOf({ request }: Prepared, workflow: Workflow, idempotency_key: string): Record<string, string> {
+  const given = Object.entries(request.headers).filter(([name]) => name.toLowerCase() !== 'idempotency-key');
+  const keyed = workflow.contract.idempotency.kind === 'key' ? { 'idempotency-key': idempotency_key } : {};
+  return { ...Object.fromEntries(given), ...keyed };
+}
+
+/** What the connector makes of the one send. A connector that throws has told us nothing about the effect. */
+async function executed(workflow: Workflow, prepared: Prepared, transport: OneShot, log: Logger): Promise<Outcome> {
+  try {
+    return await workflow.connector.execute(prepared, transport);
+  } catch (error) {
+    log.error({ err: error }, 'the connector failed; the outcome is uncertain unless nothing was sent');
+    return { class: 'uncertain', reason: 'connector_failed' };
+  }
 }
 
 /**
@@ -203,10 +231,11 @@ async function recordOutcome(
       const kept = await store.appendEvidence({
         run_id,
         attempt_id,
-        kind: 'late_outcome',
         applied: decision.applied,
         body: { ...outcome },
       });
+      // Known: it was our own commit whose acknowledgement was lost.
+      if (kept === 'known') return { kind: 'reload' };
       log.warn({ attempt_id, kept }, 'the run moved on before the answer came; the answer is kept as evidence');
       return { kind: 'nothing', reason: 'outcome kept as evidence' };
     } catch (error) {

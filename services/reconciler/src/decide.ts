@@ -24,7 +24,9 @@ type Terms = { durations: Durations; limits: Limits; visibilityMs: number };
  */
 export function decideLook(run: LoadedRun, observation: Observation, terms: Terms): StageDecision {
   const { manifest } = run;
-  if (manifest.attempts.length > 0 && manifest.attempts.every((attempt) => attempt.status === 'not_sent')) {
+  // Rule 14: positive evidence is a veto on every conclusion that there is no effect.
+  const vetoed = manifest.evidence.some((item) => item.kind === 'late_effect');
+  if (!vetoed && manifest.attempts.length > 0 && manifest.attempts.every((attempt) => attempt.status === 'not_sent')) {
     const reasons = manifest.attempts.map((attempt) => reasonOf(attempt.response)).join(', ');
     return {
       kind: 'commit',
@@ -75,6 +77,11 @@ export function decideLook(run: LoadedRun, observation: Observation, terms: Term
     case 'absent': {
       // `run.now` was read before the look: the time that the observation counts from (rule 17).
       const settledAtMs = absenceSettlesAtMs(manifest, terms);
+      if (run.nowMs >= settledAtMs && vetoed)
+        return park('late_effect_found', 'The provider once said that it was applied.', null, {
+          why: 'absent',
+          strength: observation.strength,
+        });
       if (run.nowMs >= settledAtMs)
         return park('effect_not_found', undefined, null, { why: 'absent', strength: observation.strength });
       return look(run, 'absent so far', Math.min(settledAtMs - run.nowMs, nextLookMs(manifest, terms)), terms);
@@ -175,6 +182,14 @@ export function decideOverdue({ row, overdue, attempt_id }: DueRun, durations: D
         wake_in_ms: null,
       };
     case 'run':
+      if (row.state === 'needs_reconciliation')
+        return {
+          ...base,
+          on: 'parked',
+          to: 'needs_reconciliation',
+          facts: { stop_reason: stopReason('deadline_exceeded'), parked_reason: 'deadline_exceeded' },
+          wake_in_ms: null,
+        };
       return row.state === 'verifying'
         ? {
             ...base,

@@ -137,16 +137,16 @@ describe('one sweep', () => {
     expect(lines).toContainEqual(expect.objectContaining({ level: 'error', run_id: idOf(1) }));
   });
 
-  test('ends at the first run when the database is away', async () => {
+  test('goes on past one row that is locked, and ends after three in a row: then the database is away', async () => {
     let calls = 0;
-    const { deps } = lab([[due(1, {}, 'approval'), due(2, {}, 'approval')]], {
+    const { deps } = lab([[1, 2, 3, 4, 5].map((n) => due(n, {}, 'approval'))], {
       commitStage: () => {
         calls++;
         return Promise.reject(new StoreUnavailable('away'));
       },
     });
     await expect(sweepOnce(deps)).rejects.toThrow(StoreUnavailable);
-    expect(calls).toBe(1);
+    expect(calls).toBe(3);
   });
 
   test('claims with the bounds of the configuration', async () => {

@@ -24,6 +24,9 @@ export interface SweeperDeps {
   metrics: Metrics;
 }
 
+/** Runs that may fail one after the other for want of the database before a sweep is given up. */
+const UNAVAILABLE_MAX = 3;
+
 /**
  * Brings back every run that the fleet or a clock must come back to, from Postgres alone: claims due runs (their `wake_at` moves on in the
  * claim), commits what is overdue, and hints the rest. Any number of sweepers may run. Ends when the signal aborts.
@@ -50,13 +53,15 @@ export async function sweepOnce(deps: SweeperDeps): Promise<number> {
   const { rehint_min_ms, rehint_max_ms, sweep_grace_ms } = durations;
   const due = await store.claimDue({ limit: CLAIM_MAX, rehint_min_ms, rehint_max_ms, sweep_grace_ms });
   const hints: Promise<void>[] = [];
+  let unavailable = 0;
   for (const item of due) {
     try {
       const hint = await carryOn(item, deps);
       if (hint !== undefined) hints.push(hint.sent);
+      unavailable = 0;
     } catch (error) {
-      // The database is away: the others would fail as well, and all of them are due again soon.
-      if (error instanceof StoreUnavailable) throw error;
+      // One row may be locked by somebody; several in a row mean that the database is away, and the others would fail as well.
+      if (error instanceof StoreUnavailable && ++unavailable >= UNAVAILABLE_MAX) throw error;
       // One run that cannot be carried on must not hold up those behind it.
       log.error({ err: error, run_id: item.row.run_id }, 'a due run was not carried on; a later sweep tries again');
     }

@@ -33,6 +33,12 @@ export function addKeyCreate(key: Command): void {
     )
     .action(async (options: Options) => {
       const url = await ownerUrl(options.fleet);
+      if (options.role === 'approver' && process.env.DATABASE_URL && process.env.COUNTERSTAMP_DEV !== '1') {
+        throw new CliFailure(
+          'Approver keys are for development: elsewhere a person signs, and no executor counts what such a key approved.',
+          'Set COUNTERSTAMP_DEV=1 for a development installation.',
+        );
+      }
       const [{ ExternalId }, { connect, createApiKey }, { randomIds }] = await Promise.all([
         import('@counterstamp/manifest-core'),
         import('@counterstamp/manifest-store'),

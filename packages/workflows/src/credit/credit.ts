@@ -163,7 +163,7 @@ export function creditWorkflow(connector: Connector): Workflow {
       if (order === undefined) return fail('The order is gone.');
       if (order.customer_id !== credit.customer_id) return fail("The order is now another customer's.");
       const policy = creditPolicy(credit, order);
-      return policy.kind === 'denies' ? fail(policy.detail) : { kind: 'hold' };
+      return policy.kind === 'denies' ? fail(policy.detail) : { kind: 'hold', terms: policy.terms };
     },
 
     materialFacts: (records) => Object.fromEntries(records.map((record) => [record.kind, record.facts])) as JsonValue,

@@ -319,8 +319,11 @@ describe('the rules’ proposal', () => {
 
 describe('the preconditions of the approved action', () => {
   test('hold on a fresh read that agrees, also when more is left', () => {
-    expect(workflow.preconditions(ACTION, facts())).toEqual({ kind: 'hold' });
-    expect(workflow.preconditions(ACTION, facts({ payment: { refundable_amount_minor: 9_000 } }))).toEqual({
+    expect(workflow.preconditions(ACTION, facts())).toMatchObject({
+      kind: 'hold',
+      terms: { policy_rule: 'one_person', approvals_required: 1 },
+    });
+    expect(workflow.preconditions(ACTION, facts({ payment: { refundable_amount_minor: 9_000 } }))).toMatchObject({
       kind: 'hold',
     });
   });

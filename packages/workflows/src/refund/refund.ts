@@ -205,7 +205,7 @@ export function refundWorkflow(connector: Connector): Workflow {
       if (payment.refundable_amount_minor < refund.amount_minor)
         return fail(`exceeds_refundable: only ${payment.refundable_amount_minor} minor units are left.`);
       const policy = refundPolicy(refund, order);
-      return policy.kind === 'denies' ? fail(policy.detail) : { kind: 'hold' };
+      return policy.kind === 'denies' ? fail(policy.detail) : { kind: 'hold', terms: policy.terms };
     },
 
     materialFacts: (records) => Object.fromEntries(records.map((record) => [record.kind, record.facts])) as JsonValue,
