@@ -104,7 +104,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     const child = spawn(
       process.execPath,
       [
-        ...(options.execArgv ?? ['--max-semi-space-size=2', '--optimize-for-size']),
+        ...(options.execArgv ?? ['--max-semi-space-size=2', ...(service === 'api' ? ['--optimize-for-size'] : [])]),
         'apps/cli/dist/main.js',
         'service',
         service,
