@@ -110,9 +110,11 @@ function readiness(step: Step, decided: ReadonlySet<number>): (run: RunView) => 
         (step.refused !== undefined || !decided.has((run.action_revision ?? 0) * mine));
     }
     case 'propose':
+      // The rules need no help while they work; what they fixed may be superseded.
       return (run) =>
         run.state === 'awaiting_approval' ||
-        (run.state === 'collecting' &&
+        (run.proposer === 'external' &&
+          run.state === 'collecting' &&
           run.evidence_complete &&
           run.proposals.every((proposal) => proposal.refusal !== null));
     case 'read':
