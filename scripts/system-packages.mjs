@@ -8,6 +8,8 @@ const APT_MS = 600_000;
 /** What tests need of the machine. Packaged servers may start by themselves: tests start their own on free ports. */
 const PACKAGES = [
   { name: 'redis-server', isPresent: () => Boolean(process.env.REDIS_URL) || isOnPath('redis-server') },
+  // Makes the certificates of the TLS tests; postgresql-15 happens to bring it, which is nobody's promise.
+  { name: 'openssl', isPresent: () => isOnPath('openssl') },
   { name: 'postgresql-15', isPresent: () => existsSync('/usr/lib/postgresql/15/bin/initdb') },
 ];
 

@@ -3,11 +3,12 @@ import {
   type Durations,
   type Ids,
   type Limits,
+  type LoadedRun,
   pendingProposal,
   type Stage,
 } from '@counterstamp/manifest-core';
-import type { Judge } from '@counterstamp/stage-runtime';
-import { type Systems, workflowOf } from '@counterstamp/workflows';
+import type { Judge, StageDecision } from '@counterstamp/stage-runtime';
+import { type Systems, type Workflow, workflowOf } from '@counterstamp/workflows';
 import {
   decideAction,
   decideDeadline,
@@ -35,17 +36,21 @@ export function preflightStages({
   limits,
 }: PreflightDeps): Pick<Record<Stage, Judge>, 'preflight' | 'collect' | 'propose'> {
   const terms = { durations, limits };
+  /** What every station asks first: is there still time, and is the run's workflow installed? */
+  const station =
+    (judge: (run: LoadedRun, workflow: Workflow) => Promise<StageDecision>): Judge =>
+    async (run) => {
+      const overdue = decideDeadline(run);
+      if (overdue !== undefined) return overdue;
+      const { workflow: name, workflow_version } = run.manifest;
+      const workflow = workflowOf(systems, run.manifest);
+      if (workflow === undefined)
+        return stop('operation_unavailable', `Workflow ${name} version ${workflow_version} is not installed.`);
+      return await judge(run, workflow);
+    };
 
-  const preflight: Judge = async (run) => {
+  const preflight = station(async (run, workflow) => {
     const { manifest } = run;
-    const overdue = decideDeadline(run);
-    if (overdue !== undefined) return overdue;
-    const workflow = workflowOf(systems, manifest);
-    if (workflow === undefined)
-      return stop(
-        'operation_unavailable',
-        `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
-      );
     const unavailable = decideOperations(manifest, workflow);
     if (unavailable !== undefined) return unavailable;
     if (manifest.state === 'queued') {
@@ -66,18 +71,10 @@ export function preflightStages({
       (records) => workflow.checkScope(manifest, [...recordedFacts(manifest), ...records]),
       terms,
     );
-  };
+  });
 
-  const collect: Judge = async (run) => {
+  const collect = station(async (run, workflow) => {
     const { manifest } = run;
-    const overdue = decideDeadline(run);
-    if (overdue !== undefined) return overdue;
-    const workflow = workflowOf(systems, manifest);
-    if (workflow === undefined)
-      return stop(
-        'operation_unavailable',
-        `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
-      );
     const gathered = await gatherEvidence(manifest, workflow, systems);
     if (gathered.kind !== 'records') return decideEvidence(manifest, gathered, undefined, [], terms);
     return decideEvidence(
@@ -87,18 +84,10 @@ export function preflightStages({
       evidenceDrafts(run, gathered.records, manifest.context, ids),
       terms,
     );
-  };
+  });
 
-  const propose: Judge = async (run) => {
+  const propose = station(async (run, workflow) => {
     const { manifest } = run;
-    const overdue = decideDeadline(run);
-    if (overdue !== undefined) return overdue;
-    const workflow = workflowOf(systems, manifest);
-    if (workflow === undefined)
-      return stop(
-        'operation_unavailable',
-        `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
-      );
     const pending = pendingProposal(manifest);
     if (manifest.state === 'collecting') {
       const drafted =
@@ -108,7 +97,7 @@ export function preflightStages({
     if (pending === undefined) throw new Error('a proposed run has no proposal');
     const verdict = workflow.checkProposal(manifest, pending.body, currentEvidence(manifest));
     return decideAction(run, pending, verdict, workflow, { approval_id: ids.id('approval'), nonce: ids.salt() }, terms);
-  };
+  });
 
   return { preflight, collect, propose };
 }
