@@ -13,6 +13,7 @@ const ORDER = [
   'packages/embedded-postgres',
   'packages/telemetry',
   'packages/manifest-store',
+  'packages/history-checker',
   'packages/stage-queue',
   'packages/stage-runtime',
   'packages/connectors',

@@ -32,7 +32,7 @@ const moves = TRANSITIONS.map(
   (rule) =>
     `  (${quote(rule.from ?? '-')}, ${quote(rule.on)}, ${quote(rule.to)}, ${array(rule.by)}, ${array(rule.facts)}, ${rule.counts ? quote(rule.counts) : 'null'}, ${array(rule.requires ?? [])}, ${rule.attempt ? quote(rule.attempt) : 'null'}, ${rule.observation ? quote(rule.observation) : 'null'})`,
 );
-const legalMovesSql = `-- ${GENERATED}\ninsert into cs.legal_move (from_state, trigger, to_state, services, facts, counts, requires, attempt_status, observation_kind) values\n${moves.join(',\n')};\n`;
+const legalMovesSql = `-- ${GENERATED}\ndelete from cs.legal_move;\ninsert into cs.legal_move (from_state, trigger, to_state, services, facts, counts, requires, attempt_status, observation_kind) values\n${moves.join(',\n')};\n`;
 
 const states = `# States and legal moves\n\n${GENERATED}\n\nAn unlisted pair is illegal, in TypeScript and in Postgres. "–": the run does not exist yet.\n\n| from | trigger | to | committed by | counts | guard |\n|---|---|---|---|---|---|\n${TRANSITIONS.map(
   (rule) =>
@@ -218,7 +218,7 @@ printf %s "$(cat event-2.txt)" | sha256sum    # ${second.hash.slice('sha256:'.le
 `;
 
 const files = {
-  'packages/manifest-store/migrations/0002_legal_moves.sql': legalMovesSql,
+  'packages/manifest-store/migrations/0005_recovery_legal_moves.sql': legalMovesSql,
   'docs/reference/states.md': states,
   'docs/reference/stop-reasons.md': stops,
   'docs/reference/errors.md': errors,

@@ -51,6 +51,7 @@ export function manifest(change: Partial<Manifest> = {}): Manifest {
       look_ups: 0,
       attempts: 0,
       not_sent_retries: 0,
+      retries_refused: 0,
     },
     evidence_round: 1,
     evidence_complete: true,

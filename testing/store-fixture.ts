@@ -222,6 +222,7 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
       expiry_margin_ms: change.marginMs ?? 1_200,
       sweep_grace_ms: 500,
       count_dev_keys: change.countDevKeys ?? true,
+      retry: null,
     });
   };
 

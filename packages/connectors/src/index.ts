@@ -23,7 +23,7 @@ export type {
   Settlement,
   SourceRecord,
 } from './port.ts';
-export { checkMoney } from './port.ts';
+export { checkMoney, keyRetentionMs } from './port.ts';
 export { SANDBOX_PAYMENTS_CONTRACT } from './sandbox-payments/contract.ts';
 export { displayRefund, REFUND_REASONS, RefundAction } from './sandbox-payments/refund-action.ts';
 export {

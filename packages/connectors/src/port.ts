@@ -10,6 +10,7 @@ import {
   keepText,
   type OneShot,
   type SendResult,
+  type Settlement,
 } from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
@@ -28,6 +29,15 @@ export type IdempotencyContract =
       inFlight: 'conflict-error' | 'may-fail';
       keyMaxLength: number;
     };
+
+/**
+ * How long a repeated send with the same key and bytes is safe after the first, in milliseconds; `null`: never (protocol rule 18: a key with
+ * retention and a check of the body).
+ */
+export function keyRetentionMs({ idempotency }: ConnectorContract): number | null {
+  if (idempotency.kind !== 'key' || idempotency.compares !== 'all-params') return null;
+  return idempotency.retentionMs - idempotency.safetyMarginMs;
+}
 
 /** What a look-up of the business record proves. */
 export interface LookupContract {
@@ -60,6 +70,8 @@ export interface ConnectorContract {
   idempotency: IdempotencyContract;
   lookup: LookupContract;
   settlement: 'sync' | 'async';
+  /** How long after it became final a status may still turn, in milliseconds; a completed run is looked at again meanwhile. 0: final is final. */
+  reversalHorizonMs: number;
   /** How long after the last byte left may the target still apply it? Absence is conclusive only afterwards. */
   inFlightHorizonMs: number;
   amounts: CurrencyTable;
@@ -78,7 +90,7 @@ export type Effect = {
   run_id: string | null;
 };
 
-export type Settlement = 'final' | 'pending' | 'failed' | 'unrecognised';
+export type { Settlement } from '@counterstamp/manifest-core';
 
 /** What one physical send came to. A connector classifies; the executor decides. */
 export type Outcome =

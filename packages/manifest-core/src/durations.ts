@@ -10,6 +10,8 @@ export interface Durations {
   pause_ms: number;
   /** G: how long past the call deadline the sweeper leaves an attempt to its own worker. */
   sweep_grace_ms: number;
+  /** How long an executor may be without its session lease before its attempts are looked up early. */
+  lease_loss_ms: number;
   /** P: the provider processes or drops a request within this time of `write()` (A2). */
   provider_ms: number;
   /** How long a stage may work on a run before the sweeper hints it again. */
@@ -30,6 +32,8 @@ export interface Durations {
   defer_max_ms: number;
   /** How long a proposal from outside may take. */
   proposal_wait_ms: number;
+  /** Between a closed run's first looks for an effect that turned up late. */
+  closure_audit_ms: number;
   /** How long current work may take to end after SIGTERM. */
   drain_grace_ms: number;
 }
@@ -40,6 +44,7 @@ export interface Limits {
   proposal_cycles_max: number;
   verification_waits_max: number;
   look_ups_max: number;
+  not_sent_retries_max: number;
 }
 
 /** What each duration is for; docs/reference/configuration.md is rendered from here. Letters are those of the protocol. */
@@ -48,6 +53,8 @@ export const DURATION_MEANINGS: Readonly<Record<keyof Durations, string>> = {
   epsilon_ms: 'ε: what rounding and reading a clock may cost; every deadline check keeps clear of it',
   pause_ms: 'Z: longest pause of a process between its deadline check and its write; only settled absence rests on it',
   sweep_grace_ms: 'G: how long past the call deadline the sweeper leaves an attempt to its own worker',
+  lease_loss_ms:
+    'how long an executor may be without its session lease (its process gone, stopped or cut off) before its attempts are looked up early',
   provider_ms: 'P: within this time of the write the provider has processed a request or dropped it',
   stage_lease_ms: 'how long a stage may work on a run before the sweeper hints it again',
   sweep_interval_ms: 'between two looks of a sweeper for due runs',
@@ -62,6 +69,8 @@ export const DURATION_MEANINGS: Readonly<Record<keyof Durations, string>> = {
   defer_min_ms: 'first wait of a run for what it cannot hurry: a hold, a busy resource, no connection; it doubles',
   defer_max_ms: 'longest such wait',
   proposal_wait_ms: 'how long a proposal from outside may take in one cycle',
+  closure_audit_ms:
+    'second look at a run that failed after a send, or completed where the target may still turn; it doubles from there',
   drain_grace_ms: 'how long current work may take to end after SIGTERM',
 };
 
@@ -72,6 +81,7 @@ export const LIMIT_MEANINGS: Readonly<Record<keyof Limits, string>> = {
     'proposals asked for, a refused, superseded or outdated one included; a workflow may set its own',
   verification_waits_max: 'looks of the verifier for an accepted effect; at the limit it becomes uncertain',
   look_ups_max: 'looks of the reconciler without a result; at the limit the run is parked for a person',
+  not_sent_retries_max: 'retries after attempts of which no byte left; at the limit the run is failed (not_sent)',
 };
 
 export const LIMITS: Limits = {
@@ -79,6 +89,7 @@ export const LIMITS: Limits = {
   proposal_cycles_max: 3,
   verification_waits_max: 12,
   look_ups_max: 12,
+  not_sent_retries_max: 5,
 };
 
 /** Start values of protocol.md section 1 and architecture.md section 9. */
@@ -87,6 +98,7 @@ const PRODUCTION: Durations = {
   epsilon_ms: 2_000,
   pause_ms: 10_000,
   sweep_grace_ms: 15_000,
+  lease_loss_ms: 1_000,
   provider_ms: 60_000,
   stage_lease_ms: 15_000,
   sweep_interval_ms: 1_000,
@@ -101,6 +113,7 @@ const PRODUCTION: Durations = {
   defer_min_ms: 2_000,
   defer_max_ms: 30_000,
   proposal_wait_ms: 3_600_000,
+  closure_audit_ms: 3_600_000,
   drain_grace_ms: 25_000,
 };
 
@@ -124,6 +137,7 @@ const FAST: Durations = {
   defer_min_ms: 250,
   defer_max_ms: 2_000,
   proposal_wait_ms: 60_000,
+  closure_audit_ms: 5_000,
   drain_grace_ms: 5_000,
 };
 
@@ -136,6 +150,11 @@ export const EXPIRY_MARGIN_MS = 1_000;
 /** Time after the call deadline before which an absent effect proves nothing: Z + P + V + ε (protocol.md section 1). */
 export function settleMs(durations: Durations, visibilityMs: number): number {
   return durations.pause_ms + durations.provider_ms + visibilityMs + durations.epsilon_ms;
+}
+
+/** How long a retry begun now may still reach the target, by A1 and A2: D + Z + P + ε (protocol rule 19). */
+export function retryReserveMs(durations: Durations): number {
+  return durations.call_deadline_ms + durations.pause_ms + durations.provider_ms + durations.epsilon_ms;
 }
 
 /** Every inequality that does not hold, as a sentence that names both sides; empty when all do. */

@@ -36,7 +36,8 @@ export function dispatchGuards(
   const guards: GuardResult[] = [];
   const check = (guard: string, pass: boolean, detail: string) => guards.push({ guard, pass, detail });
 
-  check('state', manifest.state === 'awaiting_approval', `the run is ${manifest.state}`);
+  const retry = manifest.state === 'needs_reconciliation' && manifest.retry_allowed;
+  check('state', manifest.state === 'awaiting_approval' || retry, `the run is ${manifest.state}`);
   check(
     'action_fixed',
     action !== null && manifest.action_revision !== null,
@@ -80,11 +81,6 @@ export function dispatchGuards(
   );
   check('run_deadline', epochMs(manifest.deadlines.run) > nowMs, `the run's deadline is ${manifest.deadlines.run}`);
   return guards;
-}
-
-/** All conditions hold that the manifest alone can answer. */
-export function mayDispatch(manifest: Manifest, nowMs: number, durations: Pick<Durations, 'epsilon_ms'>): boolean {
-  return dispatchGuards(manifest, nowMs, durations).every((guard) => guard.pass);
 }
 
 /** Whether a refused proposal may be followed by another. */

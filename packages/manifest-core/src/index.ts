@@ -1,5 +1,6 @@
 export { evidenceSetDigest, factsDigest, idempotencyKey } from './action-identity.ts';
 export { canonicalJson, Json, type JsonObject, type JsonValue } from './canonical-json.ts';
+export { type ClosureFacts, closureAudits, nextClosureAudit } from './closure-audit.ts';
 export { DOMAINS, type Domain, digestOf, sha256Text } from './digest.ts';
 export {
   backoffMs,
@@ -12,6 +13,7 @@ export {
   type Limits,
   PROFILES,
   type Profile,
+  retryReserveMs,
   settleMs,
 } from './durations.ts';
 export { ERRORS, type ErrorCode, isErrorCode, type Refusal } from './errors.ts';
@@ -24,7 +26,7 @@ export {
   verifyChain,
 } from './event-pre-image.ts';
 export { escapeText, escapeWord, keepText, unescapeText } from './evidence-text.ts';
-export { affirmativeDecisions, cyclesRemain, dispatchGuards, type GuardResult, mayDispatch } from './guards.ts';
+export { affirmativeDecisions, cyclesRemain, dispatchGuards, type GuardResult } from './guards.ts';
 export { Digest, ExternalId, ID_PREFIXES, type IdKind, Revision, RunId, runIdFromUuid, uuidOfRunId } from './ids.ts';
 export { type Parsed, parseStrictJson, parseWith, pointer } from './input-gate.ts';
 export {
@@ -73,10 +75,36 @@ export {
   type ProposalDraft,
   type Queue,
   type ReadHttp,
+  type RetryGrounds,
   type SendResult,
   type StageCommit,
   type Store,
 } from './ports.ts';
+export {
+  type AbsenceFacts,
+  type AttemptFact,
+  absenceCounts,
+  attemptOverdue,
+  type CloseAbsentFacts,
+  type CloseAbsentRefusal,
+  compareEffect,
+  type DispatchFacts,
+  keyStillKnown,
+  type Look,
+  mayCloseAbsent,
+  mayCloseNotSent,
+  mayDispatch,
+  mayRetry,
+  type NextLook,
+  type NextLookFacts,
+  nextLook,
+  nothingLeft,
+  type RetryFacts,
+  type RetryRefusal,
+  type SeenEffect,
+  SENDS_MAX,
+  type Settlement,
+} from './recovery-guards.ts';
 export { SERVICES, type Service } from './services.ts';
 export { STAGES, type Stage, type StageRow, stageOf } from './stages.ts';
 export {

@@ -109,6 +109,7 @@ export const Observation = z.strictObject({
     'settlement_failed',
     'found',
     'inconclusive',
+    'absent',
     'person',
   ]),
   provider_ref: z.string().nullable(),

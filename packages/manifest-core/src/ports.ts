@@ -37,17 +37,21 @@ export const FAILPOINTS = [
   'decision.committed.before-hint',
   'dispatch.loaded',
   'dispatch.t0.before-begin',
+  'dispatch.row-locked',
   'dispatch.call-sent',
+  'dispatch.commit-sent.before-ack',
   'dispatch.acked.before-check',
   'dispatch.checked.before-write',
   'dispatch.written.before-response',
   'dispatch.response.before-outcome',
+  'retry.committed.before-write',
   'outcome.committed.before-hint',
   'sweep.selected.before-commit',
   'sweep.wake-moved.before-hint',
   'reconcile.observed-at.before-read',
   'reconcile.read.before-commit',
   'verify.read.before-commit',
+  'person.read.before-commit',
   'evidence.before-insert',
 ] as const;
 export type FailpointName = (typeof FAILPOINTS)[number];
@@ -153,9 +157,22 @@ export interface CommitFacts {
   approval_request?: ApprovalDraft;
   attempt_outcome?: AttemptOutcomeDraft;
   observation?: ObservationDraft;
-  retry_allowed?: boolean;
+  retry_grounds?: RetryGrounds;
   parked_reason?: StopReasonCode | null;
   stop_reason?: StopReason;
+}
+
+/** On what a retry is recorded (protocol rules 8, 17 to 19); the database judges it again with its own clock, attempts and evidence. */
+export interface RetryGrounds {
+  /** Database time taken before the read that found nothing; null after attempts of which no byte left. */
+  observed_at: string | null;
+  settle_ms: number;
+  /** The target's key retention with body check; null when it has none. */
+  retention_ms: number | null;
+  /** D + Z + P + ε. */
+  reserve_ms: number;
+  expiry_margin_ms: number;
+  not_sent_retries_max: number;
 }
 
 export interface StageCommit {
@@ -186,6 +203,8 @@ export interface DispatchCommit {
   sweep_grace_ms: number;
   /** Whether approvals by development keys count. Never in production. */
   count_dev_keys: boolean;
+  /** A dispatch from needs_reconciliation (protocol rule 19): what the key contract grants; null for the first dispatch. */
+  retry: { retention_ms: number | null; reserve_ms: number } | null;
 }
 export const DISPATCH_REFUSALS = [
   'digest_mismatch',
@@ -198,6 +217,7 @@ export const DISPATCH_REFUSALS = [
   'on_hold',
   'resource_busy',
   'deadline_exceeded',
+  'retry_invalid',
 ] as const;
 export type DispatchRefusal = (typeof DISPATCH_REFUSALS)[number];
 export type DispatchOutcome =
@@ -223,9 +243,11 @@ export interface Store {
     run_id: RunId;
     attempt_id: string;
     applied: boolean;
+    /** The target's name for the effect, when it gave one: a run whose outcome records it already is not reopened. */
+    provider_ref: string | null;
     body: JsonValue;
   }): Promise<'appended' | 'reopened' | 'known'>;
-  /** Moves `wake_at` of an unchanged revision, without an event. */
+  /** Moves `wake_at` of an unchanged revision, without an event. Null: nothing is left to look at (closed runs only). */
   defer(run_id: RunId, expected: number, wake_in_ms: number | null): Promise<boolean>;
   /** Claims due runs and moves their `wake_at` on, so that the next sweep leaves them alone for a while. */
   claimDue(claim: {
@@ -233,9 +255,12 @@ export interface Store {
     rehint_min_ms: number;
     rehint_max_ms: number;
     sweep_grace_ms: number;
-  }): Promise<DueRun[]>;
+    lease_loss_ms: number;
+  }): Promise<{ due: DueRun[]; /** Due, and locked by somebody: left to a later sweep. */ skipped: number }>;
   audit(entry: AuditEntry): Promise<void>;
   beat(): Promise<void>;
+  /** Records that this instance ended by itself: no send of its own is under way any more (protocol rule 20). */
+  endInstance(): Promise<void>;
 }
 
 export interface AuditEntry {

@@ -19,7 +19,7 @@ export type State = (typeof STATES)[number];
 export const STOPS = ['completed', 'rejected', 'expired', 'failed', 'needs_reconciliation'] as const satisfies State[];
 export type Stop = (typeof STOPS)[number];
 
-/** Stops that no clock and no worker has to come back to. */
+/** Stops that are final, except for the listed reopenings. */
 export const CLOSED = ['completed', 'rejected', 'expired', 'failed'] as const satisfies State[];
 export type Closed = (typeof CLOSED)[number];
 

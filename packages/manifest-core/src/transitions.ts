@@ -16,7 +16,7 @@ export const FACTS = [
   'attempt',
   'attempt_outcome',
   'observation',
-  'retry_allowed',
+  'retry_grounds',
   'parked_reason',
   'stop_reason',
 ] as const;
@@ -30,6 +30,7 @@ export const COUNTERS = [
   'look_ups',
   'attempts',
   'not_sent_retries',
+  'retries_refused',
 ] as const;
 export type Counter = (typeof COUNTERS)[number];
 
@@ -49,7 +50,7 @@ export interface TransitionRule {
   /** The status that the attempt closed by this move gets, and no other. */
   readonly attempt?: 'succeeded' | 'rejected' | 'not_sent' | 'uncertain';
   /** What the observation that justifies the move says. */
-  readonly observation?: 'matched' | 'settlement_failed' | 'found';
+  readonly observation?: 'matched' | 'settlement_failed' | 'found' | 'absent' | 'person';
   readonly guard?: Guard;
 }
 
@@ -96,21 +97,22 @@ const RULES = [
   { from: 'verifying', on: 'deadline_passed', to: 'needs_reconciliation', by: ['verifier', 'reconciler'], facts: ['stop_reason', 'parked_reason'] },
 
   { from: 'needs_reconciliation', on: 'look_inconclusive', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation'], counts: 'look_ups' },
-  { from: 'needs_reconciliation', on: 'retry_recorded', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation', 'retry_allowed'], guard: 'mayRetry' },
-  { from: 'needs_reconciliation', on: 'retry_refused', to: 'needs_reconciliation', by: ['executor'], facts: ['retry_allowed', 'parked_reason'] },
+  { from: 'needs_reconciliation', on: 'retry_recorded', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation', 'retry_grounds'], counts: 'look_ups', requires: ['observation', 'retry_grounds'], observation: 'absent', guard: 'mayRetry' },
+  { from: 'needs_reconciliation', on: 'resend_recorded', to: 'needs_reconciliation', by: ['reconciler'], facts: ['retry_grounds'], counts: 'not_sent_retries', requires: ['retry_grounds'], guard: 'mayRetry' },
+  { from: 'needs_reconciliation', on: 'retry_refused', to: 'needs_reconciliation', by: ['executor'], facts: ['stop_reason'], counts: 'retries_refused', requires: ['stop_reason'] },
   { from: 'needs_reconciliation', on: 'parked', to: 'needs_reconciliation', by: ['reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'], requires: ['parked_reason', 'stop_reason'] },
-  { from: 'needs_reconciliation', on: 'person_unsure', to: 'needs_reconciliation', by: ['api'], facts: ['observation', 'parked_reason'] },
+  { from: 'needs_reconciliation', on: 'person_unsure', to: 'needs_reconciliation', by: ['api'], facts: ['observation', 'parked_reason'], requires: ['observation'], observation: 'person' },
   { from: 'needs_reconciliation', on: 'effect_found', to: 'verifying', by: ['reconciler'], facts: ['observation'], counts: 'look_ups', requires: ['observation'], observation: 'found' },
-  { from: 'needs_reconciliation', on: 'person_landed', to: 'verifying', by: ['api'], facts: ['observation'] },
+  { from: 'needs_reconciliation', on: 'person_landed', to: 'verifying', by: ['api'], facts: ['observation'], requires: ['observation'], observation: 'person' },
   { from: 'needs_reconciliation', on: 'retry_dispatched', to: 'executing', by: ['executor'], facts: ['attempt'], counts: 'attempts', guard: 'mayDispatch' },
   { from: 'needs_reconciliation', on: 'never_sent', to: 'failed', by: ['reconciler'], facts: ['stop_reason'], guard: 'mayCloseNotSent' },
-  { from: 'needs_reconciliation', on: 'person_absent', to: 'failed', by: ['api'], facts: ['observation', 'stop_reason'], guard: 'mayCloseAbsent' },
-  { from: 'needs_reconciliation', on: 'person_settled_with_difference', to: 'failed', by: ['api'], facts: ['observation', 'stop_reason'] },
+  { from: 'needs_reconciliation', on: 'person_absent', to: 'failed', by: ['api'], facts: ['observation', 'stop_reason'], requires: ['observation', 'stop_reason'], observation: 'person', guard: 'mayCloseAbsent' },
+  { from: 'needs_reconciliation', on: 'person_settled_with_difference', to: 'failed', by: ['api'], facts: ['observation', 'stop_reason'], requires: ['observation', 'stop_reason'], observation: 'person' },
 
   { from: 'needs_reconciliation', on: 'late_effect_found', to: 'needs_reconciliation', by: ['executor', 'reconciler'], facts: ['stop_reason', 'parked_reason'] },
 
-  { from: 'failed', on: 'late_effect_found', to: 'needs_reconciliation', by: ['executor', 'reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'] },
-  { from: 'completed', on: 'effect_reversed', to: 'needs_reconciliation', by: ['verifier', 'reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'] },
+  { from: 'failed', on: 'late_effect_found', to: 'needs_reconciliation', by: ['executor', 'reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'], requires: ['stop_reason', 'parked_reason'] },
+  { from: 'completed', on: 'effect_reversed', to: 'needs_reconciliation', by: ['verifier', 'reconciler'], facts: ['observation', 'stop_reason', 'parked_reason'], requires: ['observation', 'stop_reason', 'parked_reason'] },
 ] as const satisfies readonly TransitionRule[];
 
 type BeforeDispatch = (typeof BEFORE_DISPATCH)[number];

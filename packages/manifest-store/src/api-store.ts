@@ -4,12 +4,14 @@ import {
   type CommitOutcome,
   type Digest,
   type HotRow,
+  type JsonObject,
   type LoadedRun,
   type Manifest,
   type NewRun,
   type RunId,
   runIdFromUuid,
   type State,
+  type StopReason,
   type StoredEvent,
   stopReason,
   type Trigger,
@@ -20,6 +22,7 @@ import { drizzle } from 'drizzle-orm/postgres-js';
 import { answered, type Sql } from './connection.ts';
 import { type Hold, listHolds, setHold } from './holds.ts';
 import { hotRow } from './hot-row.ts';
+import { endInstance, type Instance, type InstanceEnd, type InstanceProcess, listInstances } from './instances.ts';
 import { loadRun } from './load-run.ts';
 import type { Principal } from './principal.ts';
 import { run, runEvent } from './schema.ts';
@@ -65,6 +68,54 @@ export interface DecisionOutcome {
   row: HotRow | null;
 }
 
+export const VERDICTS = ['landed', 'did_not_land', 'landed_differently', 'still_unknown', 'look_again'] as const;
+export type VerdictKind = (typeof VERDICTS)[number];
+
+export interface VerdictCommit {
+  run_id: RunId;
+  expected: number;
+  verdict: VerdictKind;
+  /** What the person saw and where, in their words. */
+  evidence: string;
+  /** Database time before the person looked; required for `did_not_land` (rule 17). */
+  observed_at: string | null;
+  provider_ref: string | null;
+  /** The effect as observed, for `landed_differently`; its digest is what a second person confirms. */
+  effect: JsonObject | null;
+  effect_digest: Digest | null;
+  settle_ms: number;
+  /** Z: how old a heartbeat must be before an instance counts as fenced. */
+  pause_ms: number;
+  /** For the verdicts that close the run. */
+  stop_reason: StopReason | null;
+  wake_in_ms: number;
+}
+export interface VerdictOutcome {
+  result:
+    | 'recorded'
+    | 'run_not_found'
+    | 'role_missing'
+    | 'not_in_doubt'
+    | 'stale_revision'
+    | 'observed_in_future'
+    | 'not_settled'
+    | 'evidence_stands'
+    | 'instance_not_fenced'
+    | 'second_person_needed';
+  /** What the refusal is about: the time at which the run settles, the unfenced instances, the digest to confirm. */
+  detail: string | null;
+  row: HotRow | null;
+}
+
+export interface SupportCommit {
+  run_id: RunId;
+  expected: number;
+  kind: 'waive_fencing' | 'confirm_difference';
+  effect_digest: Digest | null;
+  reason: string;
+}
+export type SupportResult = 'recorded' | 'run_not_found' | 'role_missing' | 'not_in_doubt' | 'stale_revision';
+
 /** One line of a list. */
 export interface RunSummary {
   run_id: RunId;
@@ -105,7 +156,18 @@ export interface ApiStore {
   /** Sets a hold on a scope, or with `null` releases it. */
   setHold(who: Principal, scope: string, reason: string | null): Promise<void>;
   audit(entry: AuditEntry): Promise<void>;
-  beat(instance_id: string): Promise<void>;
+  beat(instance_id: string, process: InstanceProcess): Promise<void>;
+  /** A person's verdict on a run in doubt, on the revision that the person saw (protocol rule 20). */
+  verdict(who: Principal, verdict: VerdictCommit): Promise<VerdictOutcome>;
+  /** A second person stands in for a missing fence, or confirms an observed difference. */
+  support(who: Principal, support: SupportCommit): Promise<SupportResult>;
+  /** Process lives, newest first. They belong to the installation, not to a tenant. */
+  instances(filter: { service?: string; limit: number }): Promise<Instance[]>;
+  /** An operator's word that an instance is gone, with evidence. */
+  fence(
+    who: Principal,
+    fence: { instance_id: string; evidence: string; credential_rotated: boolean; pause_ms: number },
+  ): Promise<InstanceEnd>;
   ping(): Promise<void>;
 }
 
@@ -230,9 +292,31 @@ export function createApiStore(sql: Sql): ApiStore {
     setHold: (who, scope, reason) => setHold(sql, who, scope, reason),
 
     audit: (entry) => recordAudit(sql, entry),
-    async beat(instance_id) {
-      await answered(sql`select cs.instance_beat(${instance_id})`);
+    async beat(instance_id, { host, pid }) {
+      await answered(sql`select cs.instance_beat(${instance_id}, ${host}, ${pid})`);
     },
+    async verdict(who, { run_id, expected, wake_in_ms, ...verdict }) {
+      const [row] = await answered(sql<
+        { result: VerdictOutcome['result']; detail: string | null; revision: number | null }[]
+      >`
+        select result, detail, (hot).* from cs.commit_verdict(${who.tenant_id}, ${who.principal_id}, ${uuidOfRunId(run_id)}::uuid, ${expected},
+          ${json(verdict)}::text::jsonb, ${wake_in_ms})`);
+      if (row === undefined) throw new Error('commit_verdict returned nothing');
+      return {
+        result: row.result,
+        detail: row.detail,
+        row: row.revision === null ? null : hotRow(run_id, row),
+      };
+    },
+    async support(who, { run_id, expected, kind, effect_digest, reason }) {
+      const [row] = await answered(sql<{ result: SupportResult }[]>`
+        select cs.support_verdict(${who.tenant_id}, ${who.principal_id}, ${uuidOfRunId(run_id)}::uuid, ${expected}, ${kind}, ${effect_digest},
+          ${reason}) as result`);
+      if (row === undefined) throw new Error('support_verdict returned nothing');
+      return row.result;
+    },
+    instances: (filter) => listInstances(sql, filter),
+    fence: (who, fence) => endInstance(sql, { ...fence, who }),
     async ping() {
       await answered(sql`select 1`);
     },

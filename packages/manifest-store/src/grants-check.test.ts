@@ -110,7 +110,14 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     expect(await migrationStanding(db.url)).toEqual({ pending: [], unknown: 1 });
     await db.owner`drop schema cs_migrations cascade`;
     expect(await migrationStanding(db.url)).toEqual({
-      pending: ['0000_tables', '0001_functions', '0002_legal_moves'],
+      pending: [
+        '0000_tables',
+        '0001_functions',
+        '0002_legal_moves',
+        '0003_recovery_tables',
+        '0004_recovery_functions',
+        '0005_recovery_legal_moves',
+      ],
       unknown: 0,
     });
   });

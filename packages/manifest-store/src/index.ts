@@ -6,12 +6,26 @@ export type {
   DecisionResult,
   RunSummary,
   StoredDecision,
+  SupportCommit,
+  SupportResult,
+  VerdictCommit,
+  VerdictKind,
+  VerdictOutcome,
 } from './api-store.ts';
 export { type CensusRow, census } from './census.ts';
-export { connect, NotPermitted, type Sql } from './connection.ts';
+export { connect, connectForLease, NotPermitted, type Sql } from './connection.ts';
 export { type RoleReport, roleReports } from './grants-check.ts';
 export { type HistoryReport, verifyHistory } from './history.ts';
 export { HOLD_ALL, type Hold } from './holds.ts';
+export {
+  endInstance,
+  endProcess,
+  type Instance,
+  type InstanceEnd,
+  type InstanceProcess,
+  listInstances,
+  takeLease,
+} from './instances.ts';
 export { createApiKey, parseApiKey } from './keys.ts';
 export { loginFault, loginReport } from './login-check.ts';
 export { type MigrateOptions, migrate, migrationStanding } from './migrate.ts';

@@ -13,7 +13,7 @@ export async function loadRun(sql: Sql, runId: RunId, tenant: string | null = nu
       'connector', r.connector, 'connector_version', r.connector_version, 'proposer', r.proposer, 'requested_by', r.requested_by,
       'created_at', cs.iso(r.created_at), 'state', r.state, 'state_since', cs.iso(r.state_since), 'committed_at', cs.iso(r.committed_at), 'revision', r.revision, 'action_revision', r.action_revision,
       'counters', json_build_object('read_failures', r.read_failures, 'proposal_cycles', r.proposal_cycles, 'verification_waits', r.verification_waits,
-        'look_ups', r.look_ups, 'attempts', r.attempts, 'not_sent_retries', r.not_sent_retries),
+        'look_ups', r.look_ups, 'attempts', r.attempts, 'not_sent_retries', r.not_sent_retries, 'retries_refused', r.retries_refused),
       'evidence_round', r.evidence_round, 'evidence_complete', r.evidence_complete, 'decisions_sufficient', r.decisions_sufficient, 'retry_allowed', r.retry_allowed,
       'approval_life_ms', i.approval_life_ms, 'deadlines', json_build_object('run', cs.iso(r.run_deadline), 'approval', cs.iso(r.approval_expires_at)),
       'wake_at', cs.iso(r.wake_at), 'parked_reason', r.parked_reason, 'stop_reason', r.stop_reason, 'resource_key', r.resource_key,

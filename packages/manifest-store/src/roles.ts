@@ -33,15 +33,43 @@ export function serviceUrl(
 
 /** Functions that each service may call; everything else is refused by Postgres. */
 export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
-  api: ['create_run', 'commit_stage', 'commit_decision', 'record_audit', 'instance_beat', 'set_hold', 'authenticate'],
-  preflight: ['commit_stage', 'defer', 'record_audit', 'instance_beat'],
-  executor: ['commit_stage', 'commit_dispatch', 'append_evidence', 'defer', 'record_audit', 'instance_beat'],
-  verifier: ['commit_stage', 'defer', 'record_audit', 'instance_beat'],
-  reconciler: ['commit_stage', 'append_evidence', 'claim_due', 'defer', 'record_audit', 'instance_beat'],
+  api: [
+    'create_run',
+    'commit_stage',
+    'commit_decision',
+    'commit_verdict',
+    'support_verdict',
+    'record_audit',
+    'instance_beat',
+    'end_instance',
+    'set_hold',
+    'authenticate',
+  ],
+  preflight: ['commit_stage', 'defer', 'record_audit', 'instance_beat', 'end_instance'],
+  executor: [
+    'commit_stage',
+    'commit_dispatch',
+    'append_evidence',
+    'defer',
+    'record_audit',
+    'instance_beat',
+    'take_lease',
+    'end_instance',
+  ],
+  verifier: ['commit_stage', 'defer', 'record_audit', 'instance_beat', 'end_instance'],
+  reconciler: [
+    'commit_stage',
+    'append_evidence',
+    'claim_due',
+    'defer',
+    'record_audit',
+    'instance_beat',
+    'end_instance',
+  ],
 };
 
 /** Pure helpers that reads use; every service may call them. */
-export const HELPERS = ['clock', 'iso', 'microseconds', 'caller_service'];
+export const HELPERS = ['clock', 'iso', 'microseconds', 'caller_service', 'lease_key', 'leases_held'];
 
 /** What a service's role may never do. */
 const PLAIN = 'nosuperuser nocreatedb nocreaterole noinherit';

@@ -52,6 +52,7 @@ export const run = cs.table(
     look_ups: counter('look_ups'),
     attempts: counter('attempts'),
     not_sent_retries: counter('not_sent_retries'),
+    retries_refused: counter('retries_refused'),
     evidence_round: counter('evidence_round'),
     evidence_complete: boolean('evidence_complete').notNull().default(false),
     decisions_sufficient: boolean('decisions_sufficient').notNull().default(false),
@@ -285,6 +286,7 @@ export const attempt = cs.table(
   },
   (t) => [
     unique('attempt_n').on(t.run_id, t.n),
+    index('attempt_open').on(t.instance_id).where(sql`status = 'started'`),
     check('attempt_status_known', sql`status in ('started', 'succeeded', 'rejected', 'not_sent', 'uncertain')`),
     check('attempt_closed_iff_ended', sql`(status = 'started') = (closed_at is null)`),
     check('attempt_deadline_after_start', sql`call_deadline > started_at`),
@@ -386,13 +388,53 @@ export const apiKey = cs.table(
   () => [check('api_key_role_known', sql`role in ('requester', 'approver', 'operator', 'auditor')`)],
 );
 
-export const executorInstance = cs.table('executor_instance', {
-  instance_id: text('instance_id').primaryKey(),
-  service: text('service').notNull(),
-  started_at: instant('started_at').notNull(),
-  beat_at: instant('beat_at').notNull(),
-  ended_at: instant('ended_at'),
-});
+/** Every process life that serves a stage. Its end, once recorded, is final: the id never takes a lease again. */
+export const executorInstance = cs.table(
+  'executor_instance',
+  {
+    instance_id: text('instance_id').primaryKey(),
+    service: text('service').notNull(),
+    host: text('host'),
+    pid: integer('pid'),
+    started_at: instant('started_at').notNull(),
+    beat_at: instant('beat_at').notNull(),
+    /** When it first held its session lease: an advisory lock on a connection of its own. */
+    lease_at: instant('lease_at'),
+    /** Since when sweepers have seen the lease free; null while it is held. */
+    lease_lost_at: instant('lease_lost_at'),
+    ended_at: instant('ended_at'),
+    ended_by: text('ended_by'),
+    end_evidence: text('end_evidence'),
+    /** The connector credential that it could send with is void: nothing of it can be applied any more. */
+    credential_rotated: boolean('credential_rotated').notNull().default(false),
+  },
+  () => [
+    check('executor_instance_ended_by_known', sql`ended_by in ('self', 'supervisor', 'operator')`),
+    check('executor_instance_end_is_told', sql`(ended_at is null) = (ended_by is null)`),
+  ],
+);
+
+/** What a second person takes on themselves for a verdict on a parked run: a missing fence, or an observed difference. Insert-only. */
+export const verdictSupport = cs.table(
+  'verdict_support',
+  {
+    run_id: uuid('run_id')
+      .notNull()
+      .references(() => run.run_id),
+    principal_id: text('principal_id').notNull(),
+    kind: text('kind').notNull(),
+    /** How many attempts the run had: another attempt voids it. */
+    attempts: smallint('attempts').notNull(),
+    /** Digest of the observed effect that is confirmed; empty for a waiver. */
+    subject_digest: text('subject_digest').notNull(),
+    reason: text('reason').notNull(),
+    at: instant('at').notNull(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.run_id, t.principal_id, t.kind, t.attempts, t.subject_digest] }),
+    check('verdict_support_kind_known', sql`kind in ('waive_fencing', 'confirm_difference')`),
+  ],
+);
 
 /** A switched hold stops dispatches: for everything (`*`) or for one connector. */
 export const hold = cs.table('hold', {

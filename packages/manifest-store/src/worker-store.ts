@@ -17,6 +17,7 @@ import {
 } from '@counterstamp/manifest-core';
 import { answered, type Sql } from './connection.ts';
 import { hotRow } from './hot-row.ts';
+import { endInstance, type InstanceProcess } from './instances.ts';
 import { loadRun } from './load-run.ts';
 
 const json = (value: unknown) => JSON.stringify(value);
@@ -26,19 +27,23 @@ function isRefusal(code: string): code is DispatchRefusal {
 }
 
 /** The workers' store on Postgres: each call is one statement, one round trip, one transaction. */
-export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Ids }): Store {
-  const { instance_id, ids } = deps;
+export function createWorkerStore(
+  sql: Sql,
+  deps: { instance_id: string; ids: Ids; process?: InstanceProcess },
+): Store {
+  const { instance_id, ids, process } = deps;
   return {
     load: (run_id) => loadRun(sql, run_id),
     commitStage: (commit) => commitStage(sql, instance_id, commit),
     commitDispatch: (commit) => commitDispatch(sql, instance_id, commit),
 
-    async appendEvidence({ run_id, attempt_id, applied, body }) {
+    async appendEvidence({ run_id, attempt_id, applied, provider_ref, body }) {
       const salt = ids.salt();
       const facts_canonical = canonicalJson(body);
       const evidence = {
         evidence_id: ids.id('evidence'),
         attempt_id,
+        provider_ref,
         source_ref: `attempt:${attempt_id}`,
         salt,
         facts_canonical,
@@ -58,20 +63,33 @@ export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Id
       return row?.moved === true;
     },
 
-    async claimDue({ limit, rehint_min_ms, rehint_max_ms, sweep_grace_ms }) {
-      const rows = await answered(sql<{ run_id: string; overdue: DueRun['overdue']; attempt_id: string | null }[]>`
-        select run_id, overdue, attempt_id, (hot).* from cs.claim_due(${limit}, ${rehint_min_ms}, ${rehint_max_ms}, ${sweep_grace_ms})`);
-      return rows.map((row) => ({
-        row: hotRow(runIdFromUuid(row.run_id), row),
-        overdue: row.overdue,
-        attempt_id: row.attempt_id,
-      }));
+    async claimDue({ limit, rehint_min_ms, rehint_max_ms, sweep_grace_ms, lease_loss_ms }) {
+      const [row] = await answered(sql<{ skipped: number; due: string }[]>`
+        select skipped, due from cs.claim_due(${limit}, ${rehint_min_ms}, ${rehint_max_ms}, ${sweep_grace_ms}, ${lease_loss_ms})`);
+      if (row === undefined) throw new Error('claim_due returned nothing');
+      const due = JSON.parse(row.due) as {
+        run_id: string;
+        row: unknown;
+        overdue: DueRun['overdue'];
+        attempt_id: string | null;
+      }[];
+      return {
+        skipped: row.skipped,
+        due: due.map(({ run_id, row: columns, overdue, attempt_id }) => ({
+          row: hotRow(runIdFromUuid(run_id), columns),
+          overdue,
+          attempt_id,
+        })),
+      };
     },
 
     audit: (entry) => recordAudit(sql, entry),
 
     async beat() {
-      await answered(sql`select cs.instance_beat(${instance_id})`);
+      await answered(sql`select cs.instance_beat(${instance_id}, ${process?.host ?? null}, ${process?.pid ?? null})`);
+    },
+    async endInstance() {
+      await endInstance(sql, { instance_id, evidence: 'ended by itself' });
     },
   };
 }
@@ -100,6 +118,7 @@ async function commitDispatch(sql: Sql, instance_id: string, commit: DispatchCom
     action_digest: commit.action_digest,
     request_digest: commit.request_digest,
     operation: commit.operation,
+    retry: commit.retry,
   };
   const [row] = await answered(sql<
     { result: string; detail: string | null; attempt_n: number; started_at: string; budget_ms: number }[]

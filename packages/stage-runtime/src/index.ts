@@ -22,5 +22,6 @@ export { armedFailpoints, noFailpoints, parseFailpoints } from './ports/failpoin
 export { randomIds } from './ports/ids.ts';
 export { databaseReadiness, EXIT_CONFIG, type Running, runService, type Shell } from './process-shell.ts';
 export { withSecretFiles } from './secret-files.ts';
+export { holdSessionLease, type SessionLease } from './session-lease.ts';
 export { createStageLoop, type Judge, type StageDecision, type StageLoopDeps } from './stage-loop.ts';
 export { type StageService, startStageService, workerStore } from './stage-service.ts';

@@ -1,5 +1,6 @@
+import { hostname } from 'node:os';
 import type { Clock, Failpoint, Ids, Queue } from '@counterstamp/manifest-core';
-import { connect, loginFault, type Sql } from '@counterstamp/manifest-store';
+import { connect, type InstanceProcess, loginFault, type Sql } from '@counterstamp/manifest-store';
 import { checkRedis, type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
 import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
 import type { ConfigResult, Environment, ServiceConfig } from './config.ts';
@@ -15,6 +16,8 @@ export const EXIT_CONFIG = 78;
 export interface Shell<C> {
   config: C;
   instance_id: string;
+  /** Where this process life runs, as its supervisor knows it. */
+  process: InstanceProcess;
   log: Logger;
   metrics: Metrics;
   clock: Clock;
@@ -62,6 +65,7 @@ export async function runService<C extends ServiceConfig>(
   const shell: Shell<C> = {
     config,
     instance_id,
+    process: { host: hostname(), pid: process.pid },
     log,
     metrics,
     clock: systemClock,

@@ -3,6 +3,7 @@ import {
   type CommitFacts,
   type Failpoint,
   type HotRow,
+  isClosed,
   type LoadedRun,
   type Queue,
   type RunId,
@@ -81,7 +82,8 @@ export function createStageLoop(
         }
         if (row === null) return;
         const next = stageOf(row);
-        if (next === null) return;
+        // What a closed run still waits for is a clock: the sweeper's to end.
+        if (next === null || isClosed(row.state)) return;
         if (judges[next] === undefined) {
           await failpoint.reach(
             hinted === 'execute' ? 'outcome.committed.before-hint' : 'stage.committed.before-hint',

@@ -5,6 +5,7 @@ import type { ServiceConfig } from './config.ts';
 import { type Readiness, startHealthServer } from './health-server.ts';
 import { startBeating } from './heartbeat.ts';
 import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
+import type { SessionLease } from './session-lease.ts';
 import { createStageLoop, type Judge } from './stage-loop.ts';
 
 /**
@@ -17,13 +18,15 @@ const LOCK_MAX_MS = 10_000;
 export interface StageService {
   store: Store;
   judges: Partial<Record<Stage, Judge>>;
+  /** Held until the last work has ended. */
+  lease?: SessionLease;
   /** Work beside the hints (the sweeper); ends when the signal aborts. */
   background?: (signal: AbortSignal) => Promise<void>;
 }
 
 /** The store under this instance's name. */
 export function workerStore(shell: Shell<ServiceConfig>): Store {
-  return createWorkerStore(shell.sql, { instance_id: shell.instance_id, ids: shell.ids });
+  return createWorkerStore(shell.sql, { instance_id: shell.instance_id, ids: shell.ids, process: shell.process });
 }
 
 /** Starts consuming the service's stages and serving its health. */
@@ -67,6 +70,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
     for (const [index, consumer] of health.entries()) {
       if (!consumer.consuming) why.push(`${stages[index]}: ${consumer.why ?? 'not consuming'}`);
     }
+    if (service.lease?.held === false) why.push('the session lease is not held');
     return { ready: why.length === 0, why };
   };
   const server = await startHealthServer({ readiness, metrics }, { host: config.http_host, port: config.http_port });
@@ -74,6 +78,11 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
   const stop = new AbortController();
   const beats = startBeating(shell, () => service.store.beat());
   const background = service.background?.(stop.signal) ?? Promise.resolve();
+
+  const told = () =>
+    service.store.endInstance().catch((error: unknown) => {
+      log.warn({ reason: error instanceof Error ? error.message : String(error) }, 'the end of this instance is not recorded');
+    });
 
   return {
     port: server.port,
@@ -89,6 +98,9 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
             'current work did not end within the grace; the sweeper brings it back',
           );
       }
+      // Only what has nothing under way any more may say so: a person's verdict can rest on it (protocol rule 20).
+      if (drained.every((consumer) => consumer.drained)) await Promise.race([told(), clock.sleep(1_000)]);
+      await service.lease?.release();
       await Promise.race([server.close(), clock.sleep(1_000)]);
     },
   };

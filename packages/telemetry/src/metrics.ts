@@ -12,6 +12,8 @@ export interface CensusLine {
 export interface Metrics {
   transition(move: { from: State; to: State; trigger: string }): void;
   swapLost(stage: Stage): void;
+  /** Due runs that a sweep left to the next one, because their rows were locked. */
+  sweepSkipped(runs: number): void;
   hint(stage: Stage, result: 'queued' | 'unavailable'): void;
   stageDone(stage: Stage, seconds: number): void;
   send(outcome: string): void;
@@ -40,6 +42,11 @@ export function createMetrics(service: Service): Metrics {
     name: 'counterstamp_swaps_lost_total',
     help: 'Compare-and-swaps that another worker won first.',
     labelNames: ['stage'],
+    registers,
+  });
+  const sweepsSkipped = new Counter({
+    name: 'counterstamp_sweep_skipped_total',
+    help: 'Due runs that a sweep left to the next one, because somebody held their rows.',
     registers,
   });
   const hints = new Counter({
@@ -80,6 +87,7 @@ export function createMetrics(service: Service): Metrics {
   return {
     transition: (move) => transitions.inc(move),
     swapLost: (stage) => swapsLost.inc({ stage }),
+    sweepSkipped: (runs) => sweepsSkipped.inc(runs),
     hint: (stage, result) => hints.inc({ stage, result }),
     stageDone: (stage, seconds) => stageDuration.observe({ stage }, seconds),
     send: (outcome) => sends.inc({ outcome }),

@@ -14,7 +14,7 @@ const STATES: Readonly<Record<OperationKind, readonly Manifest['state'][]>> = {
     'failed',
     'completed',
   ],
-  write: ['awaiting_approval'],
+  write: ['awaiting_approval', 'needs_reconciliation'],
 };
 
 /**

@@ -32,7 +32,7 @@ export async function runApi(env: Environment): Promise<void> {
         .get('/metrics', async (c) => c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }))
         .all('*', (c) => api.fetch(c.req.raw));
       const server = await listen(app.fetch, { host: config.http_host, port: config.http_port });
-      const beats = startBeating(shell, () => store.beat(shell.instance_id));
+      const beats = startBeating(shell, () => store.beat(shell.instance_id, shell.process));
       return {
         port: server.port,
         async drain(graceMs) {

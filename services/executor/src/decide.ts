@@ -18,6 +18,7 @@ import {
   type Manifest,
   type SendResult,
   type StopReasonCode,
+  settleMs,
   stopReason,
   type TriggerFrom,
 } from '@counterstamp/manifest-core';
@@ -27,66 +28,97 @@ import { type Fact, type Gathered, refuseOperation, type Workflow } from '@count
 /** Go on to the dispatch, or what to do instead. */
 export type DispatchDecision = StageDecision | { kind: 'dispatch' };
 
-function refuse(code: StopReasonCode, detail?: string): StageDecision {
-  return { kind: 'commit', on: 'dispatch_refused', facts: { stop_reason: stopReason(code, detail) }, wake_in_ms: null };
+/**
+ * What ends this try for good. Before the first dispatch it ends the run; a recorded retry is only taken back, and the reconciler goes on from
+ * what it can still conclude (protocol rule 19).
+ */
+function refuse({ manifest }: LoadedRun, durations: Durations, code: StopReasonCode, detail?: string): StageDecision {
+  if (manifest.state === 'needs_reconciliation')
+    return retryRefused(manifest, durations, stopReason(code, detail).message);
+  return { kind: 'commit', on: refusalOf(code), facts: { stop_reason: stopReason(code, detail) }, wake_in_ms: null };
 }
 
-const EXPIRED: StageDecision = {
-  kind: 'commit',
-  on: 'approval_expired',
-  facts: { stop_reason: stopReason('approval_expired') },
-  wake_in_ms: null,
-};
+function refusalOf(code: StopReasonCode): TriggerFrom<'awaiting_approval'> {
+  switch (code) {
+    case 'approval_expired':
+      return 'approval_expired';
+    case 'deadline_exceeded':
+      return 'deadline_passed';
+    default:
+      return 'dispatch_refused';
+  }
+}
 
-/** What the row alone says (protocol rule 5a, the cheap checks). `dispatch_commit` repeats every one of them under the lock. */
+function retryRefused(manifest: Manifest, durations: Durations, why: string): StageDecision {
+  const code = manifest.stop_reason?.code ?? 'external_result_uncertain';
+  return {
+    kind: 'commit',
+    on: 'retry_refused',
+    facts: { stop_reason: stopReason(code, `The retry was refused: ${why}`) },
+    wake_in_ms: durations.stage_lease_ms,
+  };
+}
+
+/** The decisions no longer suffice: they are counted anew, and a recorded retry is taken back. */
+function voided({ manifest }: LoadedRun, durations: Durations): StageDecision {
+  return manifest.state === 'needs_reconciliation'
+    ? retryRefused(manifest, durations, 'the approvals no longer suffice.')
+    : { kind: 'commit', on: 'decision_voided', facts: {}, wake_in_ms: null };
+}
+
+/**
+ * What the row alone says (protocol rule 5a, the cheap checks), for a first dispatch and for a recorded retry alike. `commit_dispatch` repeats
+ * every one of them under the lock.
+ */
 export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, durations: Durations): DispatchDecision {
   const { manifest, nowMs } = run;
-  if (manifest.state === 'needs_reconciliation')
-    return { kind: 'nothing', reason: 'a retry is the recovery protocol’s' };
-  if (nowMs >= epochMs(manifest.deadlines.run)) {
-    return {
-      kind: 'commit',
-      on: 'deadline_passed',
-      facts: { stop_reason: stopReason('deadline_exceeded') },
-      wake_in_ms: null,
-    };
-  }
+  if (nowMs >= epochMs(manifest.deadlines.run)) return refuse(run, durations, 'deadline_exceeded');
   const { approval, action } = manifest;
-  if (approval === null || action === null) throw new Error('a run awaits approval without an action');
-  if (nowMs >= epochMs(approval.expires_at)) return EXPIRED;
+  if (approval === null || action === null) throw new Error('a run awaits its dispatch without an action');
+  if (nowMs >= epochMs(approval.expires_at)) return refuse(run, durations, 'approval_expired');
+  // An older worker beside newer ones, while versions roll: others can do it, and the approval's expiry bounds the wait.
   if (workflow === undefined)
-    return refuse(
-      'policy_denied',
-      `Workflow ${manifest.workflow} version ${manifest.workflow_version} is not installed.`,
-    );
+    return deferral(run, durations, `workflow ${manifest.workflow} ${manifest.workflow_version} is not installed here`);
   // The approval binds the connector's contract: another version may put other bytes on the wire for the same action.
   const { contract } = workflow.connector;
   if (contract.name !== manifest.connector || contract.version !== manifest.connector_version)
-    return refuse(
-      'policy_denied',
-      `Connector ${manifest.connector} version ${manifest.connector_version} is not installed.`,
+    return deferral(
+      run,
+      durations,
+      `connector ${manifest.connector} ${manifest.connector_version} is not installed here`,
     );
 
   const failed = dispatchGuards(manifest, nowMs, durations).filter((guard) => !guard.pass);
   const names = new Set(failed.map((guard) => guard.guard));
-  if (names.has('digest_matches')) return refuse('digest_mismatch');
-  if (names.has('revision_matches')) return refuse('approval_invalid', 'The approval is for another action.');
+  if (names.has('digest_matches')) return refuse(run, durations, 'digest_mismatch');
+  if (names.has('revision_matches'))
+    return refuse(run, durations, 'approval_invalid', 'The approval is for another action.');
   if (names.has('decisions_sufficient')) {
     return affirmativeDecisions(approval, manifest.requested_by).length === 0 &&
       approval.decisions.length > 0 &&
       manifest.decisions_sufficient
-      ? refuse('approval_invalid')
-      : { kind: 'commit', on: 'decision_voided', facts: {}, wake_in_ms: null };
+      ? refuse(run, durations, 'approval_invalid')
+      : voided(run, durations);
   }
   const forbidden = refuseOperation(workflow, manifest, workflow.effectOperation, 'write');
   if (names.has('operation_allowed') || forbidden !== undefined)
-    return refuse('policy_denied', `${forbidden ?? 'The operation is not allowed'}.`);
+    return refuse(run, durations, 'policy_denied', `${forbidden ?? 'The operation is not allowed'}.`);
   const shape = workflow.action.safeParse(action.fields);
   if (!shape.success)
-    return refuse('policy_denied', 'The stored action is not of the form that this version of the workflow executes.');
+    return refuse(
+      run,
+      durations,
+      'policy_denied',
+      'The stored action is not of the form that this version of the workflow executes.',
+    );
   const unbound = unboundField(manifest, approval, action, workflow);
   if (unbound !== undefined)
-    return refuse('approval_invalid', `What the approval binds as ${unbound} is not what it should be.`);
+    return refuse(
+      run,
+      durations,
+      'approval_invalid',
+      `What the approval binds as ${unbound} is not what it should be.`,
+    );
   // Too close to expiry to send safely: only the expiry itself can end the run now.
   if (names.has('approval_unexpired'))
     return { kind: 'defer', wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs), reason: 'expires too soon' };
@@ -134,12 +166,12 @@ export function decideFromFresh(
   durations: Durations,
 ): DispatchDecision {
   const { manifest } = run;
-  if (gathered.kind === 'stop') return refuse('policy_denied', gathered.detail);
+  if (gathered.kind === 'stop') return refuse(run, durations, 'policy_denied', gathered.detail);
   // Nothing was sent and nothing is known: the approval's own expiry bounds how often this is tried.
   if (gathered.kind === 'read_failed') return deferral(run, durations, `${gathered.operation}: ${gathered.reason}`);
-  if (manifest.action === null) throw new Error('a run awaits approval without an action');
+  if (manifest.action === null) throw new Error('a run awaits its dispatch without an action');
   const preconditions = workflow.preconditions(manifest.action.fields, gathered.records);
-  if (preconditions.kind === 'fail') return refuse('precondition_failed', preconditions.detail);
+  if (preconditions.kind === 'fail') return refuse(run, durations, 'precondition_failed', preconditions.detail);
   // The policy of today asks somebody else or more: what was approved under the old one is asked anew.
   const { approval } = manifest;
   const { policy, policy_version, policy_rule, approvals_required } = preconditions.terms;
@@ -149,12 +181,24 @@ export function decideFromFresh(
     approval.policy_rule === policy_rule &&
     approval.approvals_required >= approvals_required;
   if (approved === undefined)
-    return refuse('precondition_failed', 'The evidence that the approval was based on has been erased.');
+    return refuse(
+      run,
+      durations,
+      'precondition_failed',
+      'The evidence that the approval was based on has been erased.',
+    );
   const same =
     canonicalJson(workflow.materialFacts(approved)) === canonicalJson(workflow.materialFacts(gathered.records));
   if (same && samePolicy) return { kind: 'dispatch' };
+  if (manifest.state === 'needs_reconciliation')
+    return refuse(run, durations, 'precondition_failed', 'The evidence changed since the approval.');
   if (!cyclesRemain(manifest, workflow.limits.proposal_cycles_max))
-    return refuse('precondition_failed', 'The evidence changed since the approval, and no cycle is left.');
+    return refuse(
+      run,
+      durations,
+      'precondition_failed',
+      'The evidence changed since the approval, and no cycle is left.',
+    );
   return { kind: 'commit', on: 'evidence_changed', facts: {}, wake_in_ms: durations.stage_lease_ms };
 }
 
@@ -168,22 +212,18 @@ export function decideRefusal(
   switch (code) {
     case 'digest_mismatch':
     case 'approval_invalid':
-      return refuse(code, `${detail}.`);
+      return refuse(run, durations, code, `${detail}.`);
     case 'decisions_insufficient':
-      return { kind: 'commit', on: 'decision_voided', facts: {}, wake_in_ms: null };
+      return voided(run, durations);
     case 'operation_unavailable':
-      return refuse('policy_denied', `${detail}.`);
+      return refuse(run, durations, 'policy_denied', `${detail}.`);
     case 'other_generation_open':
-      return refuse('precondition_failed', `${detail}.`);
+      return refuse(run, durations, 'precondition_failed', `${detail}.`);
     case 'approval_expired':
-      return EXPIRED;
     case 'deadline_exceeded':
-      return {
-        kind: 'commit',
-        on: 'deadline_passed',
-        facts: { stop_reason: stopReason('deadline_exceeded') },
-        wake_in_ms: null,
-      };
+      return refuse(run, durations, code);
+    case 'retry_invalid':
+      return retryRefused(run.manifest, durations, `${detail}.`);
     case 'expires_too_soon':
       return { kind: 'defer', wake_in_ms: EXPIRY_MARGIN_MS + durations.epsilon_ms, reason: code };
     case 'on_hold':
@@ -223,6 +263,7 @@ export function decideOutcome(
   earlier: Manifest['attempts'],
   outcome: Outcome,
   durations: Durations,
+  visibilityMs: number,
 ): OutcomeDecision {
   const lookAtOnce = durations.stage_lease_ms;
   const close = (
@@ -262,7 +303,8 @@ export function decideOutcome(
             ...close('rejected', null, { ...outcome }),
             stop_reason: stopReason('effect_rejected', `It answered ${outcome.code}.`),
           },
-          wake_in_ms: null,
+          // Looked at again once the effect could no longer begin unseen (rule 25).
+          wake_in_ms: durations.call_deadline_ms + settleMs(durations, visibilityMs),
           applied: false,
         };
       }

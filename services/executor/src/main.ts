@@ -1,4 +1,4 @@
-import { type Environment, runService, startStageService, workerStore } from '@counterstamp/stage-runtime';
+import { type Environment, holdSessionLease, openOneShot, runService, startStageService, workerStore } from '@counterstamp/stage-runtime';
 import { openSystems } from '@counterstamp/workflows';
 import { parseConfig } from './config.ts';
 import { executorStages } from './stages.ts';
@@ -22,8 +22,10 @@ export async function runExecutor(env: Environment): Promise<void> {
           durations,
           log,
           metrics,
+          open: openOneShot,
           development: shell.config.development,
         }),
+        lease: holdSessionLease(shell),
       });
     },
     env,

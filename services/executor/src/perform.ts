@@ -1,4 +1,4 @@
-import type { Outcome, Prepared } from '@counterstamp/connectors';
+import { keyRetentionMs, type Outcome, type Prepared } from '@counterstamp/connectors';
 import {
   type Clock,
   type CommitOutcome,
@@ -11,11 +11,12 @@ import {
   idempotencyKey,
   type LoadedRun,
   type OneShot,
+  retryReserveMs,
   type SendResult,
   type Store,
 } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
-import { deferral, type OneShotConnection, openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
+import { deferral, type OneShotConnection, type openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
 import type { Logger, Metrics } from '@counterstamp/telemetry';
 import type { Workflow } from '@counterstamp/workflows';
 import { credibleOutcome, decideOutcome, decideRefusal, type OutcomeDecision, outcomeRetryMs } from './decide.ts';
@@ -29,6 +30,8 @@ export interface PerformDeps {
   ids: Ids;
   failpoint: Failpoint;
   durations: Durations;
+  /** Opens the connection of the one send. */
+  open: typeof openOneShot;
   log: Logger;
   metrics: Metrics;
   /** COUNTERSTAMP_DEV: whether approvals by development keys count. */
@@ -45,12 +48,14 @@ function stopwatch(clock: Clock): () => number {
 /**
  * One dispatch, in the order of protocol rule 5: connection open, clock started, every check and the attempt in one commit, deadline check, write.
  * Between the acknowledged commit and the write nothing is awaited. Only this call, in this process life, ever sends this attempt (rule 9).
+ * From needs_reconciliation it is the recorded retry (rule 19): the same order, key and bytes, and a new clock.
  */
 export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: PerformDeps): Promise<StageDecision> {
   const { store, clock, ids, failpoint, durations, metrics } = deps;
   const { manifest } = run;
   const { action, action_revision, run_id } = manifest;
-  if (action === null || action_revision === null) throw new Error('a run awaits approval without an action');
+  if (action === null || action_revision === null) throw new Error('a run is dispatched without an action');
+  const retry = manifest.state === 'needs_reconciliation';
   const log = deps.log.child({ run_id, revision: manifest.revision, stage: 'execute' });
 
   const idempotency_key = idempotencyKey(run_id, action_revision, action.digest);
@@ -58,7 +63,7 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
   // A copy of our own: what is digested, stored and compared right before the write stays what it is, whatever a connector does to its buffer.
   const storedBytes = Uint8Array.from(prepared.bytes);
 
-  const opened = await openOneShot(
+  const opened = await deps.open(
     {
       ...prepared.request,
       headers: headersOf(prepared, workflow, idempotency_key),
@@ -91,19 +96,25 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
       expiry_margin_ms: durations.epsilon_ms + EXPIRY_MARGIN_MS,
       sweep_grace_ms: durations.sweep_grace_ms,
       count_dev_keys: deps.development,
+      retry: retry
+        ? { retention_ms: keyRetentionMs(workflow.contract), reserve_ms: retryReserveMs(durations) }
+        : null,
     });
-    failpoint.reachSync('dispatch.call-sent', run_id);
+    // Awaited below; meanwhile a rejection must not end the process.
+    committing.catch(() => undefined);
+    await failpoint.reach('dispatch.call-sent', run_id);
     // An ambiguous commit throws here: it counts as not won, nothing is sent, the sweeper resolves it (rule 7).
     const dispatched = await committing;
     if (dispatched.kind === 'stale_revision') return { kind: 'reload' };
     if (dispatched.kind === 'refused') return decideRefusal(run, dispatched, durations);
     failpoint.reachSync('dispatch.acked.before-check', run_id);
+    if (retry) failpoint.reachSync('retry.committed.before-write', run_id);
 
     const leftMs = () => dispatched.budget_ms - elapsedMs();
     const transport = oneSend(connection, storedBytes, leftMs, durations.epsilon_ms, failpoint);
     // Up to the write inside `execute` everything is synchronous; what follows waits for the answer.
     const answer = executed(workflow, prepared, transport, log.child({ attempt_id }));
-    const committed = { from: manifest.state, to: 'executing', trigger: 'dispatched' } as const;
+    const committed = { from: manifest.state, to: 'executing', trigger: retry ? 'retry_dispatched' : 'dispatched' } as const;
     metrics.transition(committed);
     log.info(
       { ...committed, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key },
@@ -118,7 +129,7 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
       'answered',
     );
 
-    const decision = decideOutcome(attempt_id, manifest.attempts, outcome, durations);
+    const decision = decideOutcome(attempt_id, manifest.attempts, outcome, durations, workflow.visibilityMs);
     return await recordOutcome(
       dispatched.row,
       attempt_id,
@@ -232,6 +243,7 @@ async function recordOutcome(
         run_id,
         attempt_id,
         applied: decision.applied,
+        provider_ref: decision.facts.attempt_outcome?.provider_ref ?? null,
         body: { ...outcome },
       });
       // Known: it was our own commit whose acknowledgement was lost.

@@ -20,7 +20,7 @@ export async function runReconciler(env: Environment): Promise<void> {
       const store = workerStore(shell);
       return startStageService(shell, {
         store,
-        judges: reconcilerStages(systems, { durations, limits, failpoint }),
+        judges: reconcilerStages(systems, { store, durations, limits, failpoint }),
         background: (signal) => sweep({ store, queue: shell.hints, clock, failpoint, durations, log, metrics }, signal),
       });
     },

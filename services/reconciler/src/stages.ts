@@ -1,21 +1,52 @@
-import type { Durations, Failpoint, Limits } from '@counterstamp/manifest-core';
-import type { Judge } from '@counterstamp/stage-runtime';
+import type { Durations, Failpoint, Limits, LoadedRun, Store } from '@counterstamp/manifest-core';
+import type { Judge, StageDecision } from '@counterstamp/stage-runtime';
 import { observeEffect, type Systems, workflowOf } from '@counterstamp/workflows';
-import { decideLook } from './decide.ts';
+import { decideClosureAudit, decideLook, type Terms } from './decide.ts';
 
-/** The reconcile stage: one look, one judgement. Looks at once, never sends. */
-export function reconcilerStages(
-  systems: Systems,
-  deps: { durations: Durations; limits: Limits; failpoint: Failpoint },
-): { reconcile: Judge } {
+export interface ReconcilerDeps {
+  store: Pick<Store, 'audit'>;
+  durations: Durations;
+  limits: Limits;
+  failpoint: Failpoint;
+}
+
+/** The reconcile stage: one look, one judgement; of runs in doubt, and of closed ones whose effect may still turn up or turn. Never sends. */
+export function reconcilerStages(systems: Systems, deps: ReconcilerDeps): { reconcile: Judge } {
   return {
     reconcile: async (run) => {
-      const { run_id } = run.manifest;
+      const { run_id, state } = run.manifest;
       const workflow = workflowOf(systems, run.manifest);
       await deps.failpoint.reach('reconcile.observed-at.before-read', run_id);
       const observation = await observeEffect(run.manifest, workflow);
       await deps.failpoint.reach('reconcile.read.before-commit', run_id);
-      return decideLook(run, observation, { ...deps, visibilityMs: workflow?.visibilityMs ?? 0 });
+      const terms: Terms = {
+        durations: deps.durations,
+        limits: deps.limits,
+        visibilityMs: workflow?.visibilityMs ?? 0,
+        contract: workflow?.contract,
+      };
+      if (state === 'needs_reconciliation') return decideLook(run, observation, terms);
+      return await closureAudit(run, decideClosureAudit(run, observation, terms), deps.store);
     },
   };
+}
+
+/** A look at a failed run that found nothing is on record: a successor may rest on it. No transition, so no revision. */
+async function closureAudit(
+  run: LoadedRun,
+  { decision, looked }: ReturnType<typeof decideClosureAudit>,
+  store: Pick<Store, 'audit'>,
+): Promise<StageDecision> {
+  if (looked !== null && decision.kind === 'defer') {
+    const { run_id, tenant_id } = run.manifest;
+    await store.audit({
+      tenant_id,
+      principal_id: null,
+      run_id,
+      what: 'closure_audit',
+      code: looked,
+      detail: { observed_at: run.now },
+    });
+  }
+  return decision;
 }

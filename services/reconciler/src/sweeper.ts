@@ -50,8 +50,16 @@ export async function sweep(deps: SweeperDeps, signal: AbortSignal): Promise<voi
 /** One sweep. @returns how many runs were due. */
 export async function sweepOnce(deps: SweeperDeps): Promise<number> {
   const { store, durations, log } = deps;
-  const { rehint_min_ms, rehint_max_ms, sweep_grace_ms } = durations;
-  const due = await store.claimDue({ limit: CLAIM_MAX, rehint_min_ms, rehint_max_ms, sweep_grace_ms });
+  const { rehint_min_ms, rehint_max_ms, sweep_grace_ms, lease_loss_ms } = durations;
+  const { due, skipped } = await store.claimDue({
+    limit: CLAIM_MAX,
+    rehint_min_ms,
+    rehint_max_ms,
+    sweep_grace_ms,
+    lease_loss_ms,
+  });
+  // Somebody works on them, or a stopped process holds their rows: the second is what an operator should see.
+  deps.metrics.sweepSkipped(skipped);
   const hints: Promise<void>[] = [];
   let unavailable = 0;
   for (const item of due) {
@@ -67,7 +75,7 @@ export async function sweepOnce(deps: SweeperDeps): Promise<number> {
     }
   }
   await Promise.all(hints);
-  if (due.length > 0) log.debug({ due: due.length }, 'swept');
+  if (due.length > 0 || skipped > 0) log.debug({ due: due.length, skipped }, 'swept');
   return due.length;
 }
 

@@ -1,7 +1,8 @@
-import type { FieldDiff, Observation } from '@counterstamp/connectors';
+import type { ConnectorContract, FieldDiff, Observation } from '@counterstamp/connectors';
 import {
   backoffMs,
   type CommitFacts,
+  compareEffect,
   type Durations,
   epochMs,
   type JsonObject,
@@ -11,7 +12,7 @@ import {
 } from '@counterstamp/manifest-core';
 import type { StageDecision } from '@counterstamp/stage-runtime';
 
-type Terms = { durations: Durations; limits: Limits };
+type Terms = { durations: Durations; limits: Limits; contract: ConnectorContract | undefined };
 
 /**
  * Whether an independent read proves the approved effect (protocol rule 21): our reference, a final status, every field equal. Different is
@@ -41,13 +42,14 @@ export function decideVerification(run: LoadedRun, observation: Observation, ter
   }
   const { effect } = observation;
   const seen = { provider_ref: effect.provider_ref, body: { effect } };
-  switch (effect.settlement) {
-    case 'final':
+  switch (compareEffect({ settlement: effect.settlement, differing: [] })) {
+    case 'match':
       return {
         kind: 'commit',
         on: 'effect_verified',
         facts: { observation: { kind: 'matched', ...seen } },
-        wake_in_ms: null,
+        // A settlement that can still turn is looked at again (rule 25).
+        wake_in_ms: (terms.contract?.reversalHorizonMs ?? 0) > 0 ? terms.durations.closure_audit_ms : null,
       };
     case 'failed':
       return {
@@ -57,10 +59,11 @@ export function decideVerification(run: LoadedRun, observation: Observation, ter
           observation: { kind: 'settlement_failed', ...seen },
           stop_reason: stopReason('settlement_failed', `Its status is ${effect.status}.`),
         },
-        wake_in_ms: null,
+        wake_in_ms: terms.durations.closure_audit_ms,
       };
+    case 'different':
+      throw new Error('unreachable: an exact effect differs in nothing');
     case 'pending':
-    case 'unrecognised':
       return wait(run, `its status is ${effect.status}`, terms);
   }
 }

@@ -13,7 +13,7 @@ export function verifierStages(
       const workflow = workflowOf(systems, run.manifest);
       const observation = await observeEffect(run.manifest, workflow);
       await deps.failpoint.reach('verify.read.before-commit', run.manifest.run_id);
-      return decideVerification(run, observation, deps);
+      return decideVerification(run, observation, { ...deps, contract: workflow?.contract });
     },
   };
 }

@@ -18,6 +18,7 @@ export const LEGACY_CREDITS_CONTRACT: ConnectorContract = {
   idempotency: { kind: 'none' },
   lookup: { consistency: { kind: 'eventual', settleMs: 1_000 }, correlation: 'tag', complete: true },
   settlement: 'sync',
+  reversalHorizonMs: 0,
   inFlightHorizonMs: 1_000,
   amounts,
 };

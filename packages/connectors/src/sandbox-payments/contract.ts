@@ -25,6 +25,7 @@ export const SANDBOX_PAYMENTS_CONTRACT: ConnectorContract = {
   },
   lookup: { consistency: { kind: 'strong' }, correlation: 'tag', complete: true },
   settlement: 'async',
+  reversalHorizonMs: 7 * 24 * 3_600_000,
   inFlightHorizonMs: 1_000,
   amounts,
 };
