@@ -93,7 +93,12 @@ export function describeConnector(
       await under.close();
     });
     const lookNow = (action = under.action) =>
-      under.connector.observe(action, { run_id: BIND.run_id, attempts: [], fields: under.fields });
+      under.connector.observe(action, {
+        run_id: BIND.run_id,
+        action_digest: BIND.action_digest,
+        attempts: [],
+        fields: under.fields,
+      });
     /** Lets pass what the contract grants the look-up to lag, and not a moment more. */
     const settle = async () => {
       const { consistency } = under.connector.contract.lookup;

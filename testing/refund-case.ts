@@ -6,7 +6,7 @@ import {
   type RefundAction,
   type RequestFacts,
 } from '@counterstamp/connectors';
-import type { Evidence, JsonObject, Manifest, ReadHttp } from '@counterstamp/manifest-core';
+import type { Digest, Evidence, JsonObject, Manifest, ReadHttp } from '@counterstamp/manifest-core';
 import { type Fact, refundWorkflow, type Workflow } from '@counterstamp/workflows';
 import { asked, decided, evidence, manifest, proposal, RUN_ID } from './manifest-builder.ts';
 
@@ -113,6 +113,9 @@ export function approvedRun(change: Partial<Manifest> = {}): Manifest {
 }
 
 /** The approved refund as the provider's record shows it. */
+/** The action digest that `effect` carries. */
+export const EFFECT_DIGEST = `sha256:${'a'.repeat(64)}` as Digest;
+
 export function effect(change: Partial<Effect> = {}): Effect {
   return {
     provider_ref: 're_1',
@@ -123,6 +126,7 @@ export function effect(change: Partial<Effect> = {}): Effect {
     reason: 'damaged_item',
     settlement: 'final',
     run_id: RUN_ID,
+    action_digest: EFFECT_DIGEST,
     ...change,
   };
 }

@@ -88,6 +88,8 @@ export type Effect = {
   settlement: Settlement;
   /** Our tag, when the record carries one. */
   run_id: string | null;
+  /** Digest of the action, where the record carries that as well. */
+  action_digest?: string;
 };
 
 export type { Settlement } from '@counterstamp/manifest-core';
@@ -138,6 +140,7 @@ export type Read = (args: JsonObject) => Promise<ReadOutcome>;
 /** Whose effect is looked for, and which members of the action it must equal. */
 export interface ObserveBinding {
   run_id: string;
+  action_digest: Digest;
   attempts: readonly Attempt[];
   /** @throws {RangeError} from `observe` for a field that the connector cannot observe: it must never count as equal. */
   fields: readonly string[];

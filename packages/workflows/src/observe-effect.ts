@@ -16,6 +16,7 @@ export async function observeEffect(run: Manifest, workflow: Workflow | undefine
   try {
     return await workflow.connector.observe(run.action.fields, {
       run_id: run.run_id,
+      action_digest: run.action.digest,
       attempts: run.attempts,
       fields: workflow.verifiedFields,
     });

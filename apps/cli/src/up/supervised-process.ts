@@ -38,6 +38,8 @@ export interface ProcessSpec {
   environment: (port: number) => Readonly<Record<string, string | undefined>>;
   /** Milliseconds that its current work may take to end after SIGTERM. */
   drain_ms: number;
+  /** Told of every end but an orderly one, before the next start. */
+  onLost?: (pid: number, how: string) => Promise<void>;
 }
 
 /** One process that is kept running. */
@@ -119,7 +121,11 @@ export function superviseProcess(spec: ProcessSpec, report: (line: string) => vo
     } finally {
       closeSync(log);
     }
-    const ended = endOf(child);
+    const { pid } = child;
+    const ended = endOf(child).then(async (end) => {
+      if (end.code !== 0 && pid !== undefined) await spec.onLost?.(pid, end.signal ?? `exit code ${end.code}`);
+      return end;
+    });
     gone = ended.then(() => undefined);
     const end = await ended;
     child = undefined;

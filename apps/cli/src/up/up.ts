@@ -8,6 +8,7 @@ import { Interrupted, listenForInterrupt } from './interrupt.ts';
 import { anyFreePort, apiPort } from './ports.ts';
 import { startLocalPostgres } from './postgres.ts';
 import { prepare } from './prepare.ts';
+import { recordEnd } from './record-end.ts';
 import {
   databaseVariable,
   FLEET,
@@ -192,7 +193,7 @@ async function startFleet(start: Start): Promise<Fleet> {
   };
   const api_port = await apiPort(options.port, env.COUNTERSTAMP_HTTP_HOST ?? '127.0.0.1');
   const api_url = `http://127.0.0.1:${api_port}`;
-  const services = startServices(start, settings, api_port);
+  const services = startServices(start, settings, api_port, owner_url);
   processes.push(...services);
   undo.push(async () => {
     await Promise.all(services.map((one) => one.stop()));
@@ -217,7 +218,12 @@ async function startFleet(start: Start): Promise<Fleet> {
   return { api_url, sandbox_url, on_hold };
 }
 
-function startServices(start: Start, settings: FleetSettings, api_port: number): SupervisedProcess[] {
+function startServices(
+  start: Start,
+  settings: FleetSettings,
+  api_port: number,
+  owner_url: string,
+): SupervisedProcess[] {
   const { options, env, config, folder, terminal } = start;
   return FLEET.flatMap((service) => {
     const count = service === 'api' ? 1 : options.counts[service];
@@ -231,6 +237,10 @@ function startServices(start: Start, settings: FleetSettings, api_port: number):
           port: () => (service === 'api' ? Promise.resolve(api_port) : anyFreePort()),
           environment: (port) => serviceEnvironment(service, env, settings, port),
           drain_ms: DRAIN_MS[config.profile] ?? DRAIN_DEFAULT_MS,
+          async onLost(pid, how) {
+            const why = await recordEnd({ owner_url, pid, how });
+            if (why !== undefined) terminal.notice(`The end of ${name} (process ${pid}) is not on record: ${why}`);
+          },
         },
         terminal.notice,
       );

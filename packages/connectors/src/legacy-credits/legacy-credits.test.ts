@@ -16,6 +16,7 @@ const ACTION: CreditAction = CreditAction.parse({
   reason: 'late_delivery',
   evidence_refs: ['evd_1'],
 });
+const DIGEST = `sha256:${'a'.repeat(64)}` as Digest;
 const MEMO = `${RUN_ID} Sorry for the delay`;
 const SENT = { customer_id: 'cus_1', amount: 4200, currency: 'USD', memo: MEMO };
 const RECORD = { grant_id: 'cg_1', ...SENT, created_at: '2026-09-30T14:00:00.000Z' };
@@ -84,6 +85,7 @@ describe('which credit is ours', () => {
   const FIELDS = ['amount_minor', 'currency', 'customer_id', 'memo'];
   const bind = (attempts: readonly Pick<Attempt, 'provider_ref'>[] = []) => ({
     run_id: RUN_ID,
+    action_digest: DIGEST,
     attempts: attempts as readonly Attempt[],
     fields: FIELDS,
   });
@@ -188,7 +190,12 @@ function connectorWith(answer: (url: string) => HttpReply | { kind: 'unreachable
     timeoutMs: 1_000,
   });
   const observe = () =>
-    connector.observe({ ...ACTION }, { run_id: RUN_ID, attempts: [], fields: ['amount_minor', 'memo'] });
+    connector.observe({ ...ACTION }, {
+      run_id: RUN_ID,
+      action_digest: DIGEST,
+      attempts: [],
+      fields: ['amount_minor', 'memo'],
+    });
   return { connector, asked, observe };
 }
 

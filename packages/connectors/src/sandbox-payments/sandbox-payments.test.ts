@@ -1,7 +1,6 @@
 import {
   type Attempt,
   canonicalJson,
-  type Digest,
   type HttpReply,
   type JsonObject,
   type ReadHttp,
@@ -9,7 +8,7 @@ import {
 } from '@counterstamp/manifest-core';
 import { describe, expect, test } from 'vitest';
 import { attempt, RUN_ID } from '../../../../testing/manifest-builder.ts';
-import { ACTION, approvedRun, effect } from '../../../../testing/refund-case.ts';
+import { ACTION, approvedRun, EFFECT_DIGEST as DIGEST, effect } from '../../../../testing/refund-case.ts';
 import { checkMoney, type Effect, type Outcome } from '../port.ts';
 import { SANDBOX_PAYMENTS_CONTRACT } from './contract.ts';
 import { displayRefund, RefundAction } from './refund-action.ts';
@@ -27,7 +26,7 @@ const RECORD = {
   currency: 'USD',
   reason: 'damaged_item',
   status: 'succeeded',
-  metadata: { run_id: RUN_ID },
+  metadata: { run_id: RUN_ID, action_digest: DIGEST },
 };
 
 describe('an answer to a refund', () => {
@@ -148,7 +147,7 @@ function connectorWith(answer: (url: string) => HttpReply | { kind: 'unreachable
     http,
     timeoutMs: 1_000,
   });
-  const bind = { run_id: RUN_ID, action_digest: `sha256:${'a'.repeat(64)}` as Digest, idempotency_key: 'cs-1' };
+  const bind = { run_id: RUN_ID, action_digest: DIGEST, idempotency_key: 'cs-1' };
   return {
     connector,
     asked,
@@ -165,7 +164,7 @@ describe('which effect is ours', () => {
     expect(() => matchEffects(ACTION, { ...bind(), fields: ['order_id'] }, [effect()])).toThrow(RangeError);
   });
 
-  const bind = (attempts: Attempt[] = []) => ({ run_id: RUN_ID, attempts, fields: FIELDS });
+  const bind = (attempts: Attempt[] = []) => ({ run_id: RUN_ID, action_digest: DIGEST, attempts, fields: FIELDS });
   const foreign = effect({ provider_ref: 're_other', run_id: 'run_other' });
   const untagged = effect({ provider_ref: 're_hand', run_id: null });
   const named = [attempt(approvedRun(), { provider_ref: 're_hand' })];
@@ -199,6 +198,7 @@ describe('which effect is ours', () => {
     ['destination', { destination: 'pay_1' }, 'pay_913', 'pay_1'],
     ['reason', { reason: 'duplicate_charge' }, 'damaged_item', 'duplicate_charge'],
     ['reason', { reason: null }, 'damaged_item', '(none)'],
+    ['action_digest', { action_digest: 'sha256:other' }, DIGEST, 'sha256:other'],
   ])('differs in its %s alone', (field, change, approved, observed) => {
     expect(matchEffects(ACTION, bind(), [effect(change)])).toMatchObject({
       kind: 'found',
@@ -246,7 +246,7 @@ describe('the look-up', () => {
   const other = (n: number) => ({ ...RECORD, refund_id: `re_x${n}`, metadata: { run_id: `run_x${n}` } });
   const page = (refunds: object[], has_more = false) => reply(200, { refunds, has_more });
   const observe = (connector: ReturnType<typeof connectorWith>['connector']) =>
-    connector.observe(ACTION, { run_id: RUN_ID, attempts: [], fields: FIELDS });
+    connector.observe(ACTION, { run_id: RUN_ID, action_digest: DIGEST, attempts: [], fields: FIELDS });
 
   test('reads to the last page, each from where the one before ended, with the key that only reads', async () => {
     const pages = [page([other(1), other(2)], true), page([other(3)], true), page([RECORD])];

@@ -178,6 +178,7 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
 
 function effectOf(record: z.infer<typeof RefundRecord>): Effect {
   const tag = Word.safeParse(record.metadata.run_id);
+  const digest = Word.safeParse(record.metadata.action_digest);
   return {
     provider_ref: record.refund_id,
     amount_minor: record.amount,
@@ -187,6 +188,7 @@ function effectOf(record: z.infer<typeof RefundRecord>): Effect {
     reason: record.reason,
     settlement: settlementOf(record.status),
     run_id: tag.success ? tag.data : null,
+    ...(digest.success ? { action_digest: digest.data } : {}),
   };
 }
 
@@ -261,8 +263,12 @@ const OBSERVABLE: Readonly<Record<string, (effect: Effect) => string>> = {
   reason: (effect) => effect.reason ?? '(none)',
 };
 
-/** Every declared field that is not as approved, and our own reference. */
-function differences(action: RefundAction, { run_id, fields }: ObserveBinding, effect: Effect): FieldDiff[] {
+/** Every declared field that is not as approved, our own reference, and the digest of what was approved. */
+function differences(
+  action: RefundAction,
+  { run_id, action_digest, fields }: ObserveBinding,
+  effect: Effect,
+): FieldDiff[] {
   const approved: JsonObject = action;
   const compared = fields.map((field): FieldDiff => {
     const observe = Object.hasOwn(OBSERVABLE, field) ? OBSERVABLE[field] : undefined;
@@ -271,5 +277,6 @@ function differences(action: RefundAction, { run_id, fields }: ObserveBinding, e
     return { field, approved: typeof value === 'string' ? value : JSON.stringify(value), observed: observe(effect) };
   });
   compared.push({ field: 'run_id', approved: run_id, observed: effect.run_id ?? '(none)' });
+  compared.push({ field: 'action_digest', approved: action_digest, observed: effect.action_digest ?? '(none)' });
   return compared.filter((diff) => diff.approved !== diff.observed);
 }
