@@ -17,6 +17,8 @@ export default defineConfig({
             'services/*/src/**/*.test.ts',
             'apps/*/src/**/*.test.ts',
             'testing/**/*.test.ts',
+            'formal/**/*.test.ts',
+            'simulation/**/*.test.ts',
           ],
         },
       },
@@ -24,7 +26,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fleet',
-          include: ['e2e/**/*.test.ts'],
+          include: ['e2e/**/*.test.ts', 'chaos/**/*.test.ts'],
           // Whole fleets on two cores: one after the other, and not beside the other tests, or deadlines of the fast profile pass by load alone.
           fileParallelism: false,
           sequence: { groupOrder: 1 },

@@ -354,11 +354,11 @@ describe.each(FLEET_BACKENDS)('cases from the field, on the %s queue', (backend)
     });
 
     test.each([
-      ['O18 a', 'before the call', 'dispatch.acked.before-check', 0],
+      ['O18 a', 'before the call', 'dispatch.acked.before-check', 2],
       ['O18 b', 'between the provider’s answer and our write', 'dispatch.response.before-outcome', 1],
     ] as const)(
-      '%s a worker killed %s: one key, committed before the call, and no second send',
-      async (_, __, failpoint, effects) => {
+      '%s a worker killed %s: one key, committed before the call, the same in every retry; one effect',
+      async (_, __, failpoint, attempts) => {
         const seeded = await fleet.seed();
         const run_id = await fleet.request(seeded);
         await fleet.until(run_id, ['awaiting_approval']);
@@ -367,16 +367,15 @@ describe.each(FLEET_BACKENDS)('cases from the field, on the %s queue', (backend)
           await fleet.approve(run_id);
           expect(await victim.ended).toBe('SIGKILL');
         });
-        const run = await fleet.until(run_id, (seen) => seen.state === 'completed' || parked(seen), 40_000);
-        expect([run.state, run.parked_reason]).toEqual(
-          effects === 1 ? ['completed', null] : ['needs_reconciliation', 'effect_not_found'],
-        );
-        // The key is in the row although in the first case no call ever was made: it was committed before.
+        const run = await fleet.until(run_id, ['completed'], 40_000);
+        // The key is in the row although in the first case no call of the first attempt ever was made: it was committed before.
         const keys = run.attempts.map((attempt) => attempt.idempotency_key);
-        expect(keys).toEqual([expect.stringMatching(/^cs-[0-9a-f]{64}$/)]);
+        expect(keys).toHaveLength(attempts);
+        expect(new Set(keys).size).toBe(1);
+        expect(keys[0]).toMatch(/^cs-[0-9a-f]{64}$/);
         const calls = await fleet.ledger(seeded.payment_id);
-        expect(calls.map((call) => call.idempotency_key)).toEqual(keys.slice(0, effects));
-        expect(await fleet.effects(seeded.payment_id)).toHaveLength(effects);
+        expect(calls.map((call) => call.idempotency_key)).toEqual(keys.slice(0, 1));
+        expect(await fleet.effects(seeded.payment_id)).toHaveLength(1);
       },
     );
 

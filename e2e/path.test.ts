@@ -1,5 +1,7 @@
 import type { RunView } from '@counterstamp/api-contract';
+import { PROFILES } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { checkFleetHistory, sandboxLedger } from '../testing/check-fleet-history.ts';
 import type { Fleet } from '../testing/fleet.ts';
 import { FLEET_BACKENDS, testFleet } from '../testing/test-fleet.ts';
 
@@ -124,18 +126,31 @@ describe.each(FLEET_BACKENDS)('a fleet of real processes on the %s queue', (back
     expect(await fleet.effects(seeded.payment_id)).toHaveLength(1);
   });
 
-  test('cut before accepting: absence is believed only after settle, then parked for a person; nothing is sent again', async () => {
+  test('cut before accepting: absence is believed only after settle, then the same request goes out once more', async () => {
     const seeded = await fleet.seed();
     await fleet.fault(seeded.payment_id, { kind: 'cut_before_accept' });
     const run_id = await fleet.request(seeded);
     await fleet.approve(run_id);
-    const run = await fleet.until(run_id, parked);
-    expect(run).toMatchObject({ state: 'needs_reconciliation', parked_reason: 'effect_not_found' });
-    const [attempt] = run.attempts;
-    const last = run.observations.at(-1);
+    const run = await fleet.until(run_id, ['completed'], 30_000);
+    expect(run.attempts).toMatchObject([{ status: 'uncertain' }, { status: 'succeeded' }]);
+    const [first, second] = run.attempts;
     // Z + P + V + ε of the fast profile.
-    expect(Date.parse(last?.at ?? '') - Date.parse(attempt?.call_deadline ?? '')).toBeGreaterThanOrEqual(1_700);
-    expect(await fleet.ledger(seeded.payment_id)).toHaveLength(1);
+    expect(Date.parse(second?.started_at ?? '') - Date.parse(first?.call_deadline ?? '')).toBeGreaterThanOrEqual(1_700);
+    expect([second?.idempotency_key, second?.request_digest]).toEqual([first?.idempotency_key, first?.request_digest]);
+    const calls = await fleet.ledger(seeded.payment_id);
+    expect(calls.map((call) => call.idempotency_key)).toEqual([first?.idempotency_key, first?.idempotency_key]);
+    expect(await fleet.effects(seeded.payment_id)).toHaveLength(1);
+  });
+
+  test('cut before accepting twice: after the one retry it is parked for a person; nothing is sent a third time', async () => {
+    const seeded = await fleet.seed();
+    await fleet.fault(seeded.payment_id, { kind: 'cut_before_accept', times: 2 });
+    const run_id = await fleet.request(seeded);
+    await fleet.approve(run_id);
+    const run = await fleet.until(run_id, parked, 40_000);
+    expect(run).toMatchObject({ state: 'needs_reconciliation', parked_reason: 'effect_not_found' });
+    expect(run.attempts).toHaveLength(2);
+    expect(await fleet.ledger(seeded.payment_id)).toHaveLength(2);
     expect(await fleet.effects(seeded.payment_id)).toEqual([]);
   });
 
@@ -259,5 +274,16 @@ describe.each(FLEET_BACKENDS)('a fleet of real processes on the %s queue', (back
     const done = await Promise.all(runs.map((run_id) => fleet.until(run_id, ['completed'])));
     expect(new Set(done.map((run) => run.attempts[0]?.instance_id)).size).toBe(2);
     for (const started of [executor, verifier]) expect(await fleet.end(started, 'SIGTERM')).toBe(0);
+  });
+
+  test('what the runs recorded and what the providers saw holds under every check of the history checker', async () => {
+    const { runs, ledger, violations } = await checkFleetHistory({
+      sql: fleet.owner,
+      ledger: () => sandboxLedger(fleet.sandbox.url),
+      durations: PROFILES.fast,
+    });
+    expect(violations).toEqual([]);
+    expect(runs).toBeGreaterThan(36);
+    expect(ledger?.requests.length).toBeGreaterThan(30);
   });
 });

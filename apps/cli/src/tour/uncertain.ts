@@ -37,12 +37,24 @@ export const UNCERTAIN: ScenarioGroup = {
       world: { fault: { kind: 'cut_before_accept' } },
       steps: APPROVED,
       expected: {
+        state: 'completed',
+        through: ['executing', 'needs_reconciliation', 'executing', 'verifying'],
+        refunds: [AMOUNT_MINOR],
+        requests: 2,
+      },
+    },
+    {
+      kind: 'run',
+      name: 'connection cut before acceptance, twice',
+      world: { fault: { kind: 'cut_before_accept', times: 2 } },
+      steps: APPROVED,
+      expected: {
         state: 'needs_reconciliation',
         stop: 'effect_not_found',
         parked: true,
-        through: ['executing', 'needs_reconciliation'],
+        through: ['executing', 'needs_reconciliation', 'executing', 'needs_reconciliation'],
         refunds: [],
-        requests: 1,
+        requests: 2,
       },
     },
     {
