@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { environment as api } from '@counterstamp/api';
 import { environment as executor } from '@counterstamp/executor';
+import { CHECKS } from '@counterstamp/history-checker';
 import {
   ERRORS,
   EXPIRY_MARGIN_MS,
@@ -56,6 +57,30 @@ const authority = `# Field authority\n\n${GENERATED}\n\nWho may write which fact
   (fact) =>
     `| ${fact} | ${[...new Set(writers(fact).flatMap((rule) => rule.by))].join(', ')} | ${[...new Set(writers(fact).map((rule) => rule.on))].join(', ')} |`,
 ).join('\n')}\n`;
+
+const checks = `# History checks
+
+${GENERATED.replace('manifest-core', 'history-checker')}
+
+\`counterstamp check-history\` judges every recorded run by these, against the providers' ledger where it has one; so do the tests, the simulation and chaos.
+A code never changes its meaning. \`late_send\` is an alarm, everything else a violation.
+
+| check | rule | needs the ledger |
+|---|---|---|
+${Object.entries(CHECKS)
+  .map(
+    ([check, { rule, ledger }]) => `| ${check} | ${rule} | ${{ none: 'no', part: 'in part', whole: 'yes' }[ledger]} |`,
+  )
+  .join('\n')}
+
+| check | code | what is wrong |
+|---|---|---|
+${Object.entries(CHECKS)
+  .flatMap(([check, { codes }]) =>
+    Object.entries(codes).map(([code, meaning]) => `| ${check} | ${code} | ${meaning} |`),
+  )
+  .join('\n')}
+`;
 
 const thousands = (n) => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
 const cell = (text) => text.replaceAll('|', '\\|');
@@ -222,6 +247,7 @@ const files = {
   'docs/reference/states.md': states,
   'docs/reference/stop-reasons.md': stops,
   'docs/reference/errors.md': errors,
+  'docs/reference/history-checks.md': checks,
   'docs/reference/field-authority.md': authority,
   'docs/reference/configuration.md': configuration,
   'docs/reference/event-format.md': events,

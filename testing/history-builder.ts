@@ -1,6 +1,5 @@
 import type { Ledger, LedgerEffect, LedgerRequest, RunHistory, RunRow } from '@counterstamp/history-checker';
 import {
-  type Approval,
   type Attempt,
   canonicalJson,
   type Decision,
@@ -12,9 +11,9 @@ import {
   type Observation,
   type Revision,
   type RunId,
-  sha256Text,
   type StopReasonCode,
   type StoredEvent,
+  sha256Text,
   stopReason,
   transitionRule,
 } from '@counterstamp/manifest-core';
@@ -91,7 +90,7 @@ export function historyBuilder(options: HistoryOptions = {}) {
     late_evidence: [],
     observations: [],
   };
-  const ledger: LedgerDraft = { requests: [], effects: [] };
+  const ledger: LedgerDraft = { since: null, requests: [], effects: [] };
   const instance = 'ins_1';
 
   /** Appends one move at the present time. */
@@ -140,11 +139,45 @@ export function historyBuilder(options: HistoryOptions = {}) {
     history.observations.push({ revision, at: instant(nowMs), kind, provider_ref, body: {} });
     return { observation: { kind, provider_ref, body: {} } };
   };
-  const close = (on: string, status: Attempt['status'], set: Partial<RunRow> = {}, provider_ref: string | null = null) => {
+  const close = (
+    on: string,
+    status: Attempt['status'],
+    set: Partial<RunRow> = {},
+    provider_ref: string | null = null,
+  ) => {
     const attempt = open();
     Object.assign(attempt, { status, provider_ref, response: { reason: on }, closed_at: instant(nowMs) });
     move(on, set, { attempt: { attempt_id: attempt.attempt_id, status, provider_ref, response: { reason: on } } });
   };
+
+  /** From collecting to the question. */
+  function ask(): void {
+    move('evidence_recorded');
+    move('proposal_received');
+    const action_revision = (run.revision + 1) as Revision;
+    const approval_id = `apr_${number}_${action_revision}`;
+    const expires_at = instant(nowMs + lifeMs);
+    const bound = canonicalJson({
+      approval_id,
+      run_id,
+      action_digest,
+      action_revision,
+      approvals_required,
+      expires_at,
+    });
+    history.actions.push({ action_revision, canonical, digest: action_digest });
+    history.approvals.push({
+      approval_id,
+      approval_digest: digestOf('cs.approval.v1', bound),
+      canonical: bound,
+      action_digest,
+      action_revision,
+      approvals_required,
+      expires_at,
+      decisions: [],
+    });
+    move('action_fixed', { action_revision, decisions_sufficient: false }, { action_digest });
+  }
 
   const builder = {
     history,
@@ -160,28 +193,14 @@ export function historyBuilder(options: HistoryOptions = {}) {
     },
     /** From the request to the question. */
     asked() {
-      move('request_accepted');
-      move('request_loaded');
-      move('checks_passed');
-      move('evidence_recorded');
-      move('proposal_received');
-      const action_revision = (run.revision + 1) as Revision;
-      const approval_id = `apr_${number}_${action_revision}`;
-      const expires_at = instant(nowMs + lifeMs);
-      const bound = canonicalJson({ approval_id, run_id, action_digest, action_revision, approvals_required, expires_at });
-      const approval: Mutable<RunHistory['approvals'][number]> & Pick<Approval, 'approval_id'> = {
-        approval_id,
-        approval_digest: digestOf('cs.approval.v1', bound),
-        canonical: bound,
-        action_digest,
-        action_revision,
-        approvals_required,
-        expires_at,
-        decisions: [],
-      };
-      history.actions.push({ action_revision, canonical, digest: action_digest });
-      history.approvals.push(approval);
-      move('action_fixed', { action_revision, decisions_sufficient: false }, { action_digest });
+      for (const on of ['request_accepted', 'request_loaded', 'checks_passed']) move(on);
+      ask();
+      return builder;
+    },
+    /** The evidence changed: every decision is void, and the same is asked anew. */
+    askedAnew() {
+      move('evidence_changed', { action_revision: null, decisions_sufficient: false });
+      ask();
       return builder;
     },
     decide(principal_id = 'prn_ada', decision: Decision['decision'] = 'approve') {
@@ -199,7 +218,8 @@ export function historyBuilder(options: HistoryOptions = {}) {
         reason: null,
       });
       const refs = { decision_id, approval_digest: approval.approval_digest };
-      if (decision === 'reject') move('approval_rejected', stop('approval_rejected'), refs, `principal/${principal_id}`);
+      if (decision === 'reject')
+        move('approval_rejected', stop('approval_rejected'), refs, `principal/${principal_id}`);
       else {
         const decisions_sufficient = approval.decisions.length >= approval.approvals_required;
         move('decision_recorded', { decisions_sufficient }, refs, `principal/${principal_id}`);
@@ -259,6 +279,7 @@ export function historyBuilder(options: HistoryOptions = {}) {
         request_seq: ledger.requests.at(-1)?.seq ?? null,
         run_id,
         idempotency_key: ledger.requests.at(-1)?.idempotency_key ?? null,
+        action_digest,
         settlement: 'final',
         fields: { amount_minor, currency, destination, reason },
         ...change,
@@ -304,11 +325,16 @@ export function historyBuilder(options: HistoryOptions = {}) {
     },
     personSays(on: 'person_absent' | 'person_settled_with_difference', provider_ref: string | null = null) {
       const code = on === 'person_absent' ? 'person_absent' : 'settled_with_difference';
-      move(on, stop(code), observed('person', provider_ref), 'principal/prn_op');
+      observed('person', provider_ref);
+      move(on, stop(code), { verdict: { verdict: on, provider_ref } }, 'principal/prn_op');
       return builder;
     },
     settlementFailed() {
-      move('settlement_failed', stop('settlement_failed'), observed('settlement_failed', ledger.effects.at(-1)?.ref ?? null));
+      move(
+        'settlement_failed',
+        stop('settlement_failed'),
+        observed('settlement_failed', ledger.effects.at(-1)?.ref ?? null),
+      );
       return builder;
     },
     neverSent() {
@@ -336,7 +362,11 @@ export function historyBuilder(options: HistoryOptions = {}) {
       return builder;
     },
     reversed() {
-      move('effect_reversed', parked('effect_reversed'), observed('settlement_failed', ledger.effects.at(-1)?.ref ?? null));
+      move(
+        'effect_reversed',
+        parked('effect_reversed'),
+        observed('settlement_failed', ledger.effects.at(-1)?.ref ?? null),
+      );
       return builder;
     },
   };

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import {
   type CommitFacts,
   canonicalJson,
+  type DispatchCommit,
   type DispatchOutcome,
   digestOf,
   type EvidenceDraft,
@@ -46,6 +47,19 @@ export const ACTION: JsonObject = {
   currency: 'USD',
 };
 
+/** What a dispatch of the fixture may do otherwise than the executor would. */
+export interface DispatchChange {
+  request?: string;
+  marginMs?: number;
+  countDevKeys?: boolean;
+  /** A dispatch from needs_reconciliation: the recorded retry. */
+  retry?: DispatchCommit['retry'];
+  /** Instead of what belongs to the action and the bytes. */
+  forged?: Partial<Pick<DispatchCommit, 'idempotency_key' | 'request_digest' | 'action_digest' | 'operation'>>;
+  /** The executor's login under another instance id than `ins_executor`. */
+  by?: Store;
+}
+
 /** A migrated database with every service's own login, and the moves that bring a run to where a test needs it. */
 export interface StoreFixture {
   version: PostgresVersion;
@@ -74,10 +88,7 @@ export interface StoreFixture {
     wanted?: { action?: JsonObject; lifeMs?: number; resource?: string },
   ): Promise<HotRow>;
   approve(row: HotRow, who?: Principal): Promise<HotRow>;
-  dispatch(
-    row: HotRow,
-    change?: { request?: string; marginMs?: number; countDevKeys?: boolean },
-  ): Promise<DispatchOutcome>;
+  dispatch(row: HotRow, change?: DispatchChange): Promise<DispatchOutcome>;
   /** From a committed dispatch on. */
   toExecuting(): Promise<{ row: HotRow; attempt_id: string }>;
   close(): Promise<void>;
@@ -209,7 +220,7 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
     const action_revision = loaded?.manifest.action_revision;
     if (!action || !action_revision) throw new Error('no action');
     const request_bytes = new TextEncoder().encode(change.request ?? action.canonical);
-    return await stores.executor.commitDispatch({
+    return await (change.by ?? stores.executor).commitDispatch({
       run_id: row.run_id,
       expected: row.revision,
       attempt_id: testIds.id('attempt'),
@@ -222,7 +233,8 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
       expiry_margin_ms: change.marginMs ?? 1_200,
       sweep_grace_ms: 500,
       count_dev_keys: change.countDevKeys ?? true,
-      retry: null,
+      retry: change.retry ?? null,
+      ...change.forged,
     });
   };
 

@@ -3,13 +3,14 @@ import net from 'node:net';
 /**
  * What happens to a connection whose first bytes match, from the moment that they are sent. `reply`: what the target answers.
  * `cut_request`: reset before anything reaches the target. `cut_reply`: the target gets it all, then the connection is reset.
- * `swallow`: accepted and never forwarded. `hold_reply`: the answer waits until `release()`. `delay_reply`: it comes later. `half_reply`: its first
+ * `swallow`: accepted and never forwarded. `delay_request`: forwarded later, whether or not anybody still waits. `hold_reply`: the answer waits until `release()`. `delay_reply`: it comes later. `half_reply`: its first
  * half, then the end. `duplicate`: the same bytes go to the target on a second connection as well, whose answer nobody hears.
  */
 export type TcpFault =
   | { kind: 'cut_request' }
   | { kind: 'cut_reply' }
   | { kind: 'swallow' }
+  | { kind: 'delay_request'; ms: number }
   | { kind: 'hold_reply' }
   | { kind: 'delay_reply'; ms: number }
   | { kind: 'half_reply' }
@@ -28,10 +29,8 @@ export interface TcpProxy {
   refuse(): Promise<void>;
   /** Resets every connection and refuses new ones. */
   cut(): Promise<void>;
-  /** From now on answers of every connection are held back, whatever was asked; requests still pass. `heal` lets them go. */
-  holdReplies(): void;
-  /** Bytes that wait to be let go. */
-  heldBytes(): number;
+  /** From now on answers are held back, requests still pass: of every connection, or of one once it asked for something with the text. `heal` lets them go. */
+  holdReplies(options?: { after: string }): void;
   close(): Promise<void>;
 }
 
@@ -40,8 +39,9 @@ interface Pair {
   inner: net.Socket;
   outer: net.Socket;
   fault: TcpFault | undefined;
-  /** The request so far, while it may still be repeated. */
+  /** The request so far, while a fault may want it again. */
   asked: Buffer[];
+  holds: boolean;
   held: Buffer[];
 }
 
@@ -49,11 +49,11 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
   const pairs = new Set<Pair>();
   let set: { fault: TcpFault; prefix: string; left: number } | undefined;
   let met = 0;
-  let holding = false;
+  let holdAfter: string | undefined;
 
   const server = net.createServer((inner) => {
     const outer = net.connect(target.port, target.host);
-    const pair: Pair = { inner, outer, fault: undefined, asked: [], held: [] };
+    const pair: Pair = { inner, outer, fault: undefined, asked: [], holds: false, held: [] };
     pairs.add(pair);
     for (const socket of [inner, outer]) {
       socket.setNoDelay(true);
@@ -77,7 +77,8 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
   }
 
   function onRequest(pair: Pair, chunk: Buffer): void {
-    pair.asked.push(chunk);
+    if (set !== undefined) pair.asked.push(chunk);
+    if (holdAfter !== undefined && chunk.includes(holdAfter)) pair.holds = true;
     if (pair.fault === undefined && set !== undefined && set.left > 0 && chunk.toString('latin1').startsWith(set.prefix)) {
       set.left -= 1;
       met += 1;
@@ -89,6 +90,19 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
         return;
       case 'swallow':
         return;
+      case 'delay_request': {
+        // On a connection of its own: the client may have given up by then.
+        const { ms } = pair.fault;
+        setTimeout(() => {
+          const late = net.connect(target.port, target.host, () => late.write(Buffer.concat(pair.asked)));
+          late.on('error', () => undefined);
+          late.on('data', (answer: Buffer) => {
+            pair.inner.write(answer);
+            late.end();
+          });
+        }, ms).unref();
+        return;
+      }
       case 'duplicate': {
         pair.outer.write(chunk);
         const again = net.connect(target.port, target.host, () => again.end(Buffer.concat(pair.asked)));
@@ -103,7 +117,7 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
 
   function onReply(pair: Pair, chunk: Buffer): void {
     const { inner, fault } = pair;
-    if (holding) {
+    if (pair.holds) {
       pair.held.push(chunk);
       return;
     }
@@ -155,9 +169,11 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     met: () => met,
     async heal() {
       set = undefined;
-      holding = false;
+      holdAfter = undefined;
       for (const pair of pairs) {
         pair.fault = undefined;
+        pair.holds = false;
+        pair.asked = [];
         for (const chunk of pair.held.splice(0)) pair.inner.write(chunk);
         if (pair.outer.destroyed) pair.inner.end();
       }
@@ -165,10 +181,10 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     },
     refuse,
     cut,
-    holdReplies() {
-      holding = true;
+    holdReplies(options) {
+      holdAfter = options?.after ?? '';
+      if (options === undefined) for (const pair of pairs) pair.holds = true;
     },
-    heldBytes: () => [...pairs].reduce((sum, pair) => sum + pair.held.reduce((n, chunk) => n + chunk.length, 0), 0),
     close: cut,
   };
 }

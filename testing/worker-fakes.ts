@@ -49,6 +49,7 @@ export function scriptedStore(script: Partial<Store>): Store {
     claimDue: unexpected('claimDue'),
     audit: unexpected('audit'),
     beat: unexpected('beat'),
+    endInstance: unexpected('endInstance'),
     ...script,
   };
 }

@@ -40,6 +40,14 @@ const NEXT_BY_CODE: Readonly<Record<string, string>> = {
   run_not_found: 'Check the run id and the key’s tenant with `counterstamp run list`.',
   digest_mismatch: 'Look again with `counterstamp run show RUN_ID` and decide on what it shows now.',
   stale_revision: 'Look again with `counterstamp run show RUN_ID`, then repeat the command.',
+  not_in_doubt: 'Nothing is left to judge: see `counterstamp run show RUN_ID`.',
+  not_settled: 'Run `counterstamp reconcile RUN_ID` after that time, look again, and give the time that it names.',
+  evidence_stands: 'Find that effect at the external system, then record --landed or --landed-differently.',
+  instance_not_fenced: '`counterstamp reconcile RUN_ID` shows each instance and what is missing.',
+  second_person_needed:
+    'They run `counterstamp verdict support RUN_ID --confirm-difference DIGEST --revision N --reason …`, having looked themselves; then repeat this command.',
+  instance_not_found: 'See `counterstamp instance list`.',
+  instance_alive: 'End the process first; `counterstamp instance list` shows where it runs.',
   idempotency_conflict: 'Use another request_id, or send the same body as the first time.',
   store_unavailable: 'Repeat the command unchanged in a moment.',
 };

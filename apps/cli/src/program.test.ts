@@ -1,6 +1,9 @@
 import { CommanderError } from 'commander';
 import { describe, expect, test } from 'vitest';
+import { EXIT } from './failure.ts';
 import { createProgram } from './program.ts';
+
+const RUN = 'run_0191c0de-0000-7000-8000-000000000000';
 
 async function refusal(...args: string[]): Promise<unknown> {
   const program = createProgram();
@@ -31,6 +34,14 @@ describe('the command line', () => {
     [['key', 'create', '--tenant', 't', '--name', 'n']],
     [['key', 'create', '--tenant', 't', '--name', 'n', '--role', 'king']],
     [['key', 'create', '--tenant', 't', '--name', 'n', '--role', 'auditor', '--expires-in', '1.5d']],
+    [['verdict']],
+    [['verdict', 'run_x', '--landed', '--evidence', 'x']],
+    [['verdict', 'run_x', '--landed', '--revision', '0', '--evidence', 'x']],
+    [['verdict', 'support', 'run_x', '--waive-fencing', '--reason', 'x']],
+    [['verdict', 'support', 'run_x', '--waive-fencing', '--revision', '1']],
+    [['reconcile', '--limit', '0']],
+    [['instance', 'list', '--service', 'nobody']],
+    [['instance', 'fence', 'ins_1']],
     [['approve']],
     [['unknown']],
   ])('refuses %j as wrong usage', async (args) => {
@@ -39,10 +50,31 @@ describe('the command line', () => {
     expect(error).toMatchObject({ exitCode: 1 });
   });
 
+  const SEEN = ['--revision', '12', '--evidence', 'x'];
+  test.each([
+    [['verdict', RUN, ...SEEN], 'No verdict is given.'],
+    [['verdict', RUN, '--landed', '--still-unknown', ...SEEN], 'More than one verdict is given.'],
+    [['verdict', 'record', RUN, '--did-not-land', ...SEEN], '--did-not-land needs --observed-at'],
+    [['verdict', RUN, '--still-unknown', '--provider-ref', 're_1', ...SEEN], '--provider-ref belongs to --landed'],
+    [['verdict', RUN, '--landed-differently', 'nowhere.json', ...SEEN], 'nowhere.json cannot be read'],
+    [['verdict', 'order_7', '--landed', ...SEEN], '"order_7" is no run id.'],
+    [['verdict', 'support', RUN, '--revision', '12', '--reason', 'x'], 'One kind of support is needed.'],
+    [
+      ['verdict', 'support', RUN, '--confirm-difference', 'sha256:0', '--revision', '12', '--reason', 'x'],
+      '"sha256:0" is no digest.',
+    ],
+    [['reconcile', '--look-again'], '--look-again needs a run.'],
+    [['reconcile', 'order_7'], '"order_7" is no run id.'],
+  ])('says of %j what is missing, before any API is asked', async (args, sentence) => {
+    const error = await refusal(...args);
+    expect(error).toMatchObject({ name: 'CliFailure', exit: EXIT.usage });
+    expect(String(error)).toContain(sentence);
+  });
+
   test('every command has help with an example', async () => {
     const program = createProgram();
     const leaves = program.commands.flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
-    expect(leaves).toHaveLength(16);
+    expect(leaves).toHaveLength(22);
     for (const command of leaves) {
       let help = '';
       command.configureOutput({

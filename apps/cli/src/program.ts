@@ -1,11 +1,15 @@
 import { Command } from 'commander';
 import { addApprove } from './commands/approve.ts';
+import { addCheckHistory } from './commands/check-history.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addHoldList } from './commands/hold-list.ts';
 import { addHoldRelease } from './commands/hold-release.ts';
 import { addHoldSet } from './commands/hold-set.ts';
+import { addInstanceFence } from './commands/instance-fence.ts';
+import { addInstanceList } from './commands/instance-list.ts';
 import { addKeyCreate } from './commands/key-create.ts';
 import { addMigrate } from './commands/migrate.ts';
+import { addReconcile } from './commands/reconcile.ts';
 import { addReject } from './commands/reject.ts';
 import { addRunCreate } from './commands/run-create.ts';
 import { addRunEvents } from './commands/run-events.ts';
@@ -14,6 +18,8 @@ import { addRunShow } from './commands/run-show.ts';
 import { addService } from './commands/service.ts';
 import { addTour } from './commands/tour.ts';
 import { addUp } from './commands/up.ts';
+import { addVerdictRecord, VERDICT_EXAMPLES } from './commands/verdict-record.ts';
+import { addVerdictSupport } from './commands/verdict-support.ts';
 import { addVerifyHistory } from './commands/verify-history.ts';
 
 /** The command line. Each command loads what it needs only when it runs: a worker's process must stay small. */
@@ -36,11 +42,25 @@ export function createProgram(): Command {
   addRunEvents(run);
   addApprove(program);
   addReject(program);
+  addReconcile(program);
+  const verdict = program
+    .command('verdict')
+    .usage(
+      '<run_id> --landed|--did-not-land|--landed-differently <file>|--still-unknown [options], or support <run_id> [options]',
+    )
+    .description('Record what a person saw of an effect in doubt')
+    .addHelpText('after', VERDICT_EXAMPLES);
+  addVerdictRecord(verdict);
+  addVerdictSupport(verdict);
+  const instance = program.command('instance').description('Process lives of the fleet, and their ends');
+  addInstanceList(instance);
+  addInstanceFence(instance);
   const hold = program.command('hold').description('Switch dispatches off and on: the brake of the whole installation');
   addHoldSet(hold);
   addHoldRelease(hold);
   addHoldList(hold);
   addVerifyHistory(program);
+  addCheckHistory(program);
   addDoctor(program);
   return program;
 }

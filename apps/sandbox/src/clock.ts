@@ -20,6 +20,11 @@ export class SettableClock {
     return this.#base() + this.#offsetMs;
   }
 
+  /** The time without what was advanced: that of the clients, whose clocks nobody moved. */
+  unmoved(): EpochMs {
+    return this.#base();
+  }
+
   /** Moves the time forward by `ms` milliseconds; it never moves back, versions would shrink. */
   advance(ms: number): EpochMs {
     this.#offsetMs += ms;

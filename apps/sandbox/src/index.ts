@@ -1,3 +1,4 @@
+export type { ArrivedRequest, BookedEffect, ProviderHistory } from './admin/provider-history.ts';
 export type { CaseSeedInput } from './admin/seed-case.ts';
 export type { Clock, EpochMs } from './clock.ts';
 export type { GrantEffectView, GrantView } from './credits/credit-books.ts';

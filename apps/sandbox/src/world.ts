@@ -28,10 +28,13 @@ export class World {
   /** The seeds as they were given, in a fixed order of members, by tenant and request id. */
   readonly seeds = new Map<string, string>();
   keyRetentionMs: number = KEY_RETENTION_MS;
+  /** Since when the ledgers are kept, by the clock that nobody moves. */
+  since: EpochMs;
   #refundCount = 0;
 
   constructor(clock: Clock) {
     this.clock = new SettableClock(clock);
+    this.since = this.clock.unmoved();
     this.webhooks = new Webhooks(this.clock, this.faults);
   }
 
@@ -69,6 +72,7 @@ export class World {
     this.webhooks.reset();
     for (const map of [this.requests, this.orders, this.payments, this.refunds, this.seeds]) map.clear();
     this.keyRetentionMs = KEY_RETENTION_MS;
+    this.since = this.clock.unmoved();
     this.#refundCount = 0;
   }
 }

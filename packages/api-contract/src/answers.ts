@@ -1,4 +1,4 @@
-import { Decision, Digest, ExternalId, Manifest, RunId, STATES } from '@counterstamp/manifest-core';
+import { Decision, Digest, ExternalId, Manifest, RunId, SERVICES, STATES } from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
 /** UTC with microseconds, ISO 8601. */
@@ -42,8 +42,17 @@ export type DecidedRun = z.infer<typeof DecidedRun>;
 /** One condition of a dispatch, judged on the manifest as it is now. */
 export const Guard = z.strictObject({ guard: z.string(), pass: z.boolean(), detail: z.string() });
 
-/** A run's whole record, each condition of its dispatch, and, for a stop, what is safe to do next. */
-export const RunView = Manifest.extend({ guards: z.array(Guard), next: z.string().nullable() });
+/**
+ * A run's whole record, each condition of its dispatch, and, for a stop, what is safe to do next. `as_of` is the database's clock at this
+ * read: the time to give as `observed_at` for what one sees at the external system from now on. `settles_at`: from when on an effect in
+ * doubt that cannot be seen counts as absent; null where nothing is in doubt or no attempt may have left.
+ */
+export const RunView = Manifest.extend({
+  guards: z.array(Guard),
+  next: z.string().nullable(),
+  as_of: Instant,
+  settles_at: Instant.nullable(),
+});
 export type RunView = z.infer<typeof RunView>;
 
 /** One line of a list. */
@@ -108,6 +117,40 @@ export type Holds = z.infer<typeof Holds>;
 /** Answer of `DELETE /v1/holds/{scope}`. `released` is false when there was no hold on that scope. */
 export const ReleasedHold = Holds.extend({ released: z.boolean() });
 export type ReleasedHold = z.infer<typeof ReleasedHold>;
+
+/** Answer of `POST …/supports`. */
+export const SupportedVerdict = z.strictObject({ run_id: RunId, result: z.literal('recorded') });
+export type SupportedVerdict = z.infer<typeof SupportedVerdict>;
+
+/**
+ * One process life. `lease` is the executors' session lease: `held` by a living session, `free` once it is gone, `none` where none was ever
+ * taken. `fenced_from`: from when on it counts as unable to send; null while it has not ended or its lease is held.
+ */
+export const Instance = z.strictObject({
+  instance_id: z.string(),
+  service: z.enum(SERVICES),
+  host: z.string().nullable(),
+  pid: z.int().nullable(),
+  started_at: Instant,
+  /** Last heartbeat. */
+  beat_at: Instant,
+  lease: z.enum(['held', 'free', 'none']),
+  ended_at: Instant.nullable(),
+  ended_by: z.enum(['self', 'supervisor', 'operator']).nullable(),
+  credential_rotated: z.boolean(),
+  /** Attempts of it whose outcome is not recorded yet. */
+  open_attempts: z.int().nonnegative(),
+  fenced_from: Instant.nullable(),
+});
+export type Instance = z.infer<typeof Instance>;
+
+/** Newest first. They belong to the installation, not to a tenant. */
+export const Instances = z.strictObject({ instances: z.array(Instance) });
+export type Instances = z.infer<typeof Instances>;
+
+/** Answer of `POST /v1/instances/{instance_id}/fence`. `already_ended`: its end was recorded before, and nothing changed. */
+export const FencedInstance = z.strictObject({ instance_id: z.string(), result: z.enum(['ended', 'already_ended']) });
+export type FencedInstance = z.infer<typeof FencedInstance>;
 
 /** Answer of `GET /healthz`: the process lives. */
 export const Health = z.strictObject({ status: z.literal('ok') });

@@ -1,4 +1,14 @@
-import { ContextEntry, Digest, ExternalId, Json, type JsonObject, Proposer, RunId } from '@counterstamp/manifest-core';
+import {
+  ContextEntry,
+  CurrencyCode,
+  Digest,
+  ExternalId,
+  Json,
+  type JsonObject,
+  MinorUnits,
+  Proposer,
+  RunId,
+} from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
 /** A raw body may hold this many bytes; a run's own limits are far below. */
@@ -16,8 +26,25 @@ const RUN_LIFE_MS_MIN = 1_000;
 /** Largest revision that the database's integer holds. */
 const REVISION_MAX = 2_147_483_647;
 
-/** Free words of a person about a decision, a cancellation or a hold. */
+/** Free words of a person about a decision, a cancellation, a hold or a support. */
 const Reason = z.string().min(1).max(500);
+
+/** What a person saw and where, in their words; kept with the verdict. */
+const SeenText = z.string().min(1).max(2_000);
+
+/** A name that the external system gave: of an effect, of a status. */
+const ProviderWord = z.string().min(1).max(200);
+
+/** The earliest year that an instant may name; one before it is a slip, and the database knows no year 0. */
+const YEAR_MIN = 2000;
+
+const INSTANT_FORM = 'an instant is written as 2026-01-31T09:30:00Z, in UTC, with six decimals at most';
+
+/** RFC 3339 in UTC. Nothing finer than microseconds: it would be rounded, perhaps to a later time than was said. */
+const UtcInstant = z.iso
+  .datetime(INSTANT_FORM)
+  .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$/, INSTANT_FORM)
+  .refine((text) => Number(text.slice(0, 4)) >= YEAR_MIN, INSTANT_FORM);
 
 /** An object whose members are the workflow's question; the api checks it against the workflow's own schema. */
 const WorkflowObject: z.ZodType<JsonObject> = z.record(z.string(), Json);
@@ -71,3 +98,86 @@ export type HoldBody = z.input<typeof HoldBody>;
 /** `POST /v1/runs/{run_id}/cancel`; an absent body counts as `{}`. */
 export const CancelBody = z.strictObject({ reason: Reason.optional() });
 export type CancelBody = z.input<typeof CancelBody>;
+
+/** The revision that the person looked at. */
+const SeenRevision = z.int().positive().max(REVISION_MAX);
+
+/** An effect as a person observed it at the external system, where it is not the approved one. */
+export const ObservedEffect = z
+  .strictObject({
+    /** The external system's name for it. */
+    provider_ref: ProviderWord,
+    /** Its status there, in the external system's words. */
+    status: ProviderWord,
+    /** Minor units; with its currency, where it moved money. */
+    amount_minor: MinorUnits.optional(),
+    currency: CurrencyCode.optional(),
+    /** What it acted on (an order, a payment, a customer), where that is the difference. */
+    target: ProviderWord.optional(),
+  })
+  .refine(({ amount_minor, currency }) => amount_minor === undefined || currency !== undefined, {
+    message: 'currency_missing',
+    path: ['currency'],
+  })
+  .refine(({ amount_minor, currency }) => currency === undefined || amount_minor !== undefined, {
+    message: 'amount_missing',
+    path: ['amount_minor'],
+  });
+export type ObservedEffect = z.infer<typeof ObservedEffect>;
+
+const seen = { revision: SeenRevision, evidence: SeenText };
+
+/** The members of a union differ by this one; where it is missing, that is the fault, and otherwise its value. */
+const byMember = (name: string) => ({
+  error: ({ code, input }: { code?: string; input: unknown }) =>
+    code === 'invalid_union' && typeof input === 'object' && input !== null && !Object.hasOwn(input, name)
+      ? 'member_missing'
+      : undefined,
+});
+
+/**
+ * `POST /v1/runs/{run_id}/verdicts`: what an operator saw of an effect in doubt, on the revision that was shown. `observed_at` is the
+ * database time right before they looked (`as_of` of the run); only `did_not_land` rests on it.
+ */
+export const VerdictBody = z.discriminatedUnion(
+  'verdict',
+  [
+    z.strictObject({
+      ...seen,
+      verdict: z.literal('landed'),
+      observed_at: UtcInstant.optional(),
+      provider_ref: ProviderWord.optional(),
+    }),
+    z.strictObject({ ...seen, verdict: z.literal('did_not_land'), observed_at: UtcInstant }),
+    z.strictObject({
+      ...seen,
+      verdict: z.literal('landed_differently'),
+      observed_at: UtcInstant.optional(),
+      effect: ObservedEffect,
+    }),
+    z.strictObject({ ...seen, verdict: z.literal('still_unknown'), observed_at: UtcInstant.optional() }),
+    z.strictObject({ ...seen, verdict: z.literal('look_again'), observed_at: UtcInstant.optional() }),
+  ],
+  byMember('verdict'),
+);
+export type VerdictBody = z.input<typeof VerdictBody>;
+
+/** `POST /v1/runs/{run_id}/supports`: a second operator stands in for a missing fence, or confirms an observed difference by its digest. */
+export const SupportBody = z.discriminatedUnion(
+  'kind',
+  [
+    z.strictObject({ revision: SeenRevision, kind: z.literal('waive_fencing'), reason: Reason }),
+    z.strictObject({
+      revision: SeenRevision,
+      kind: z.literal('confirm_difference'),
+      effect_digest: Digest,
+      reason: Reason,
+    }),
+  ],
+  byMember('kind'),
+);
+export type SupportBody = z.input<typeof SupportBody>;
+
+/** `POST /v1/instances/{instance_id}/fence`. `evidence`: how the operator knows that the process is gone, or that its credential is. */
+export const FenceBody = z.strictObject({ evidence: SeenText, credential_rotated: z.boolean().optional() });
+export type FenceBody = z.input<typeof FenceBody>;

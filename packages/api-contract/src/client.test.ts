@@ -58,15 +58,19 @@ describe('the client', () => {
     expect(sent[0]?.init.body).toBe(bytes);
   });
 
-  test('writes run ids and queries into the address', async () => {
+  test('writes ids and queries into the address', async () => {
     const { client, sent } = clientFor(async () => Response.json({ runs: [], next_cursor: null }));
     await client.listRuns();
     await client.listRuns({ state: 'failed', limit: 5, cursor: 'a+b' });
     await client.cancelRun(RUN).catch(() => undefined);
+    await client.listInstances({ service: 'executor' }).catch(() => undefined);
+    await client.fenceInstance('ins_1/../x', { evidence: 'gone' }).catch(() => undefined);
     expect(sent.map(({ url }) => url)).toEqual([
       'http://api.test/v1/runs',
       'http://api.test/v1/runs?state=failed&limit=5&cursor=a%2Bb',
       `http://api.test/v1/runs/${RUN}/cancel`,
+      'http://api.test/v1/instances?service=executor',
+      'http://api.test/v1/instances/ins_1%2F..%2Fx/fence',
     ]);
   });
 

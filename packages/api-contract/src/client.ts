@@ -3,7 +3,9 @@ import type { z } from 'zod';
 import {
   CreatedRun,
   DecidedRun,
+  FencedInstance,
   Holds,
+  Instances,
   ProposedRun,
   Readiness,
   ReleasedHold,
@@ -11,9 +13,19 @@ import {
   RunPage,
   RunStanding,
   RunView,
+  SupportedVerdict,
 } from './answers.ts';
-import type { CancelBody, CreateRunBody, DecideBody, HoldBody, ProposeBody } from './bodies.ts';
-import type { ListQuery } from './parameters.ts';
+import type {
+  CancelBody,
+  CreateRunBody,
+  DecideBody,
+  FenceBody,
+  HoldBody,
+  ProposeBody,
+  SupportBody,
+  VerdictBody,
+} from './bodies.ts';
+import type { InstancesQuery, ListQuery } from './parameters.ts';
 import { PROBLEM_MEDIA_TYPE, Problem, ProblemError } from './problem.ts';
 import { ROUTES } from './routes.ts';
 
@@ -55,6 +67,13 @@ export interface ApiClient {
   propose(run_id: RunId, body: Body<ProposeBody>): Promise<ProposedRun>;
   decide(run_id: RunId, body: Body<DecideBody>): Promise<DecidedRun>;
   cancelRun(run_id: RunId, body?: Body<CancelBody>): Promise<RunStanding>;
+  /** What a person saw of an effect in doubt. */
+  verdict(run_id: RunId, body: Body<VerdictBody>): Promise<RunStanding>;
+  /** What a second person adds to another's verdict. */
+  supportVerdict(run_id: RunId, body: Body<SupportBody>): Promise<SupportedVerdict>;
+  /** Process lives, newest first. */
+  listInstances(query?: { service?: InstancesQuery['service']; limit?: number }): Promise<Instances>;
+  fenceInstance(instance_id: string, body: Body<FenceBody>): Promise<FencedInstance>;
   /** Everything that is on hold. */
   listHolds(): Promise<Holds>;
   /** `scope`: `all`, or the name of a connector. */
@@ -75,6 +94,7 @@ export function createClient(options: ClientOptions): ApiClient {
     request: {
       run_id?: RunId;
       scope?: string;
+      instance_id?: string;
       query?: URLSearchParams;
       body?: unknown;
       accept?: readonly number[];
@@ -83,7 +103,8 @@ export function createClient(options: ClientOptions): ApiClient {
     const query = request.query === undefined || request.query.size === 0 ? '' : `?${request.query.toString()}`;
     const path = route.path
       .replace('{run_id}', encodeURIComponent(request.run_id ?? ''))
-      .replace('{scope}', encodeURIComponent(request.scope ?? ''));
+      .replace('{scope}', encodeURIComponent(request.scope ?? ''))
+      .replace('{instance_id}', encodeURIComponent(request.instance_id ?? ''));
     const url = `${baseUrl}${path}${query}`;
     const { status, type, text } = await exchange(url, route.method.toUpperCase(), request.body);
     const value = parseJson(text);
@@ -130,22 +151,30 @@ export function createClient(options: ClientOptions): ApiClient {
       return { ...answer.body, created: answer.status === 201 };
     },
     getRun: async (run_id) => (await call(ROUTES.getRun, RunView, { run_id })).body,
-    async listRuns({ state, limit, cursor } = {}) {
-      const query = new URLSearchParams();
-      if (state !== undefined) query.set('state', state);
-      if (limit !== undefined) query.set('limit', String(limit));
-      if (cursor !== undefined) query.set('cursor', cursor);
-      return (await call(ROUTES.listRuns, RunPage, { query })).body;
-    },
+    listRuns: async (query = {}) => (await call(ROUTES.listRuns, RunPage, { query: parametersOf(query) })).body,
     runEvents: async (run_id) => (await call(ROUTES.runEvents, RunEvents, { run_id })).body,
     propose: async (run_id, body) => (await call(ROUTES.propose, ProposedRun, { run_id, body })).body,
     decide: async (run_id, body) => (await call(ROUTES.decide, DecidedRun, { run_id, body })).body,
     cancelRun: async (run_id, body = {}) => (await call(ROUTES.cancelRun, RunStanding, { run_id, body })).body,
+    verdict: async (run_id, body) => (await call(ROUTES.verdict, RunStanding, { run_id, body })).body,
+    supportVerdict: async (run_id, body) =>
+      (await call(ROUTES.supportVerdict, SupportedVerdict, { run_id, body })).body,
+    listInstances: async (query = {}) =>
+      (await call(ROUTES.listInstances, Instances, { query: parametersOf(query) })).body,
+    fenceInstance: async (instance_id, body) =>
+      (await call(ROUTES.fenceInstance, FencedInstance, { instance_id, body })).body,
     listHolds: async () => (await call(ROUTES.listHolds, Holds)).body,
     setHold: async (scope, body) => (await call(ROUTES.setHold, Holds, { scope, body })).body,
     releaseHold: async (scope) => (await call(ROUTES.releaseHold, ReleasedHold, { scope })).body,
     readiness: async () => (await call(ROUTES.readiness, Readiness, { accept: [503] })).body,
   };
+}
+
+/** What is given of a query, as it stands in an address. */
+function parametersOf(query: Readonly<Record<string, string | number | undefined>>): URLSearchParams {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.set(name, String(value));
+  return parameters;
 }
 
 function parseJson(text: string): unknown {

@@ -1,4 +1,4 @@
-import { RunId, STATES } from '@counterstamp/manifest-core';
+import { ExternalId, RunId, SERVICES, STATES } from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
 /** Runs on a page when the caller names no number. */
@@ -20,18 +20,33 @@ export const HoldParameters = z.strictObject({
     .regex(/^[a-z][a-z0-9-]*$/, `a scope is ${HOLD_SCOPE_ALL} or the name of a connector`),
 });
 
+/** Instances that one answer holds at most; a fleet that restarts all day makes many, and the one of an old attempt is still wanted. */
+const INSTANCES_MAX = 1_000;
+
+export const InstanceParameters = z.strictObject({ instance_id: ExternalId });
+
+/** A number of rows in a query. Digits only: a lenient conversion would read "" as 0 and "1e2" as 100. */
+const rows = (max: number) =>
+  z
+    .string()
+    .regex(/^[1-9][0-9]{0,3}$/, `limit is a number from 1 to ${max}`)
+    .transform(Number)
+    .refine((limit) => limit <= max, `limit is a number from 1 to ${max}`)
+    .default(PAGE_DEFAULT);
+
+/** Query of `GET /v1/instances`. `limit` is 1 to 1000, 50 when absent; the newest come first. */
+export const InstancesQuery = z.strictObject({
+  service: z.enum(SERVICES).optional(),
+  limit: rows(INSTANCES_MAX),
+});
+export type InstancesQuery = z.input<typeof InstancesQuery>;
+
 /**
  * Query of `GET /v1/runs`. `limit` is 1 to 200, 50 when absent. `cursor` is a `next_cursor` of the same list (same `state`).
  */
 export const ListQuery = z.strictObject({
   state: z.enum(STATES).optional(),
-  // Digits only: a lenient conversion would read "" as 0 and "1e2" as 100.
-  limit: z
-    .string()
-    .regex(/^[1-9][0-9]{0,2}$/, `limit is a number from 1 to ${PAGE_MAX}`)
-    .transform(Number)
-    .refine((limit) => limit <= PAGE_MAX, `limit is a number from 1 to ${PAGE_MAX}`)
-    .default(PAGE_DEFAULT),
+  limit: rows(PAGE_MAX),
   cursor: z.string().min(1, 'cursor_malformed').max(512, 'cursor_malformed').optional(),
 });
 export type ListQuery = z.input<typeof ListQuery>;

@@ -4,8 +4,10 @@ import { z } from 'zod';
 import {
   CreatedRun,
   DecidedRun,
+  FencedInstance,
   Health,
   Holds,
+  Instances,
   ProposedRun,
   Readiness,
   ReleasedHold,
@@ -13,9 +15,19 @@ import {
   RunPage,
   RunStanding,
   RunView,
+  SupportedVerdict,
 } from './answers.ts';
-import { CancelBody, CreateRunBody, DecideBody, HoldBody, ProposeBody } from './bodies.ts';
-import { HoldParameters, ListQuery, RunParameters } from './parameters.ts';
+import {
+  CancelBody,
+  CreateRunBody,
+  DecideBody,
+  FenceBody,
+  HoldBody,
+  ProposeBody,
+  SupportBody,
+  VerdictBody,
+} from './bodies.ts';
+import { HoldParameters, InstanceParameters, InstancesQuery, ListQuery, RunParameters } from './parameters.ts';
 import { PROBLEM_MEDIA_TYPE, Problem } from './problem.ts';
 
 // The generator follows a recursive schema without end unless its type is spelled out; parsing is not touched by this.
@@ -147,6 +159,78 @@ export const ROUTES = {
       403: problem('role_missing'),
       404: notFound,
       409: problem('not_cancellable, stale_revision'),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  verdict: createRoute({
+    method: 'post',
+    path: '/v1/runs/{run_id}/verdicts',
+    summary:
+      'Record what a person saw of an effect in doubt. “It landed” leads to the verifier, never straight to completed.',
+    security,
+    request: { params: RunParameters, ...body(VerdictBody) },
+    responses: {
+      200: json('Recorded', RunStanding),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      404: notFound,
+      409: problem(
+        'not_in_doubt, stale_revision, not_settled, evidence_stands, instance_not_fenced, second_person_needed; the detail says what is missing',
+      ),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  supportVerdict: createRoute({
+    method: 'post',
+    path: '/v1/runs/{run_id}/supports',
+    summary:
+      'A second person stands in for a missing fence, or confirms an observed difference. Another attempt voids it.',
+    security,
+    request: { params: RunParameters, ...body(SupportBody) },
+    responses: {
+      200: json('Recorded; the verdict itself is still to be sent, by the first person', SupportedVerdict),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      404: notFound,
+      409: problem('not_in_doubt, stale_revision'),
+      413: tooLarge,
+      415: unsupported,
+      503: unavailable,
+    },
+  }),
+  listInstances: createRoute({
+    method: 'get',
+    path: '/v1/instances',
+    summary: 'Process lives of the installation, newest first: which still show signs of life, which are fenced.',
+    security,
+    request: { query: InstancesQuery },
+    responses: {
+      200: json('The newest', Instances),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      503: unavailable,
+    },
+  }),
+  fenceInstance: createRoute({
+    method: 'post',
+    path: '/v1/instances/{instance_id}/fence',
+    summary: 'Record, with evidence, that an instance is gone, or that the credential it could send with was rotated.',
+    security,
+    request: { params: InstanceParameters, ...body(FenceBody) },
+    responses: {
+      200: json('Its end is recorded', FencedInstance),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      404: problem('instance_not_found'),
+      409: problem('instance_alive; the detail says by which sign'),
       413: tooLarge,
       415: unsupported,
       503: unavailable,

@@ -1,5 +1,5 @@
 import { type Digest, digestOf, idempotencyKey } from '@counterstamp/manifest-core';
-import type { Finding } from './finding.ts';
+import type { Finding } from './checks.ts';
 import { type ApprovalRecord, approvalOf, microseconds, payloadOf, type RunHistory, recordIn } from './history.ts';
 import type { LedgerRequest } from './ledger.ts';
 
@@ -9,10 +9,7 @@ import type { LedgerRequest } from './ledger.ts';
  * of the attempt's bytes.
  * @param requests the run's part of the ledger; null without one.
  */
-export function approvedBytes(
-  history: RunHistory,
-  requests: readonly LedgerRequest[] | null,
-): Finding<'action_differs' | 'bytes_differ' | 'key_differs' | 'body_differs'>[] {
+export function approvedBytes(history: RunHistory, requests: readonly LedgerRequest[] | null): Finding<'H5'>[] {
   const found: ReturnType<typeof approvedBytes> = [];
   const { run, actions, attempts } = history;
   for (const attempt of attempts) {
@@ -63,9 +60,7 @@ export function approvedBytes(
  * H6: at every dispatch stood an approval request that is what its digest says, unexpired, with enough affirmative decisions by people other
  * than the requester, made before it, and none against; and the call may not outlast the approval.
  */
-export function approvedAtDispatch(
-  history: RunHistory,
-): Finding<'no_approval' | 'approval_changed' | 'approval_expired' | 'rejected' | 'decisions_insufficient'>[] {
+export function approvedAtDispatch(history: RunHistory): Finding<'H6'>[] {
   const found: ReturnType<typeof approvedAtDispatch> = [];
   for (const attempt of history.attempts) {
     const approval = approvalOf(history, attempt);

@@ -1,13 +1,10 @@
 import { STATES, type State, transitionRule, verifyChain } from '@counterstamp/manifest-core';
+import type { Finding } from './checks.ts';
 import { equalJson } from './equal-json.ts';
-import type { Finding } from './finding.ts';
 import { microseconds, payloadOf, type RunHistory, record } from './history.ts';
 
 /** H1: revisions are 1..n without a gap, each event starts from where the one before led, and the row stands where the last one led. */
-export function unbrokenRevisions({
-  run,
-  events,
-}: RunHistory): Finding<'no_events' | 'revision_gap' | 'from_differs' | 'row_behind'>[] {
+export function unbrokenRevisions({ run, events }: RunHistory): Finding<'H1'>[] {
   const found: ReturnType<typeof unbrokenRevisions> = [];
   let expected = 1;
   let state: string | null = null;
@@ -32,7 +29,7 @@ export function unbrokenRevisions({
 }
 
 /** H2: every move is in the table of legal moves, and was made by a service that may make it. */
-export function legalMoves({ events }: RunHistory): Finding<'illegal_move' | 'wrong_actor'>[] {
+export function legalMoves({ events }: RunHistory): Finding<'H2'>[] {
   const found: ReturnType<typeof legalMoves> = [];
   for (const { revision, from, to, trigger, actor } of events) {
     const rule = from === null || isState(from) ? transitionRule(from, trigger) : undefined;
@@ -58,9 +55,7 @@ function serviceOf(actor: string): string {
  * H12: the chain of events holds, and what stands beside it is what it recorded: the row's steering columns, each attempt as it was
  * dispatched and as it was closed, each decision, each observation.
  */
-export function chainIntact(
-  history: RunHistory,
-): Finding<'payload_changed' | 'event_changed' | 'link_broken' | 'head_differs' | 'record_differs'>[] {
+export function chainIntact(history: RunHistory): Finding<'H12'>[] {
   const found: ReturnType<typeof chainIntact> = [];
   for (const fault of verifyChain(history.events, history.run.chain_head)) {
     switch (fault.kind) {
@@ -73,7 +68,10 @@ export function chainIntact(
         found.push({ code: fault.kind, message: `revision ${fault.revision} is not what was hashed` });
         break;
       case 'link_broken':
-        found.push({ code: fault.kind, message: `revision ${fault.revision} does not name the hash of the one before` });
+        found.push({
+          code: fault.kind,
+          message: `revision ${fault.revision} does not name the hash of the one before`,
+        });
         break;
       case 'head_differs':
         found.push({
@@ -144,13 +142,14 @@ function factFaults({ events, approvals, observations }: RunHistory): string[] {
     if (!recorded) faults.push(`decision ${decision.decision_id} is not what revision ${decision.revision} recorded`);
   }
   for (const event of events) {
-    const { decision_id, observation } = payloadOf(event).refs;
+    const { decision_id, observation, verdict } = payloadOf(event).refs;
     if (decision_id !== undefined && !decisions.some((decision) => decision.decision_id === decision_id))
       faults.push(`decision ${String(decision_id)} of revision ${event.revision} is missing`);
     const seen = observations.find((one) => one.revision === event.revision);
-    if (observation !== undefined || seen !== undefined)
-      if (!equalJson(shape(seen), shape(observation)))
-        faults.push(`the observation of revision ${event.revision} is not what was recorded`);
+    // A verdict is kept as an observation, whole in its event.
+    const recorded = verdict === undefined ? observation : { kind: 'person', ...record(verdict) };
+    if (!equalJson(shape(seen), shape(recorded)))
+      faults.push(`the observation of revision ${event.revision} is not what was recorded`);
   }
   return faults;
 }

@@ -1,8 +1,9 @@
 import type { RunId } from '@counterstamp/manifest-core';
 import { approvedAtDispatch, approvedBytes } from './approval.ts';
 import { chainIntact, legalMoves, unbrokenRevisions } from './chain.ts';
+import type { CheckId, Code, Finding } from './checks.ts';
 import type { RunHistory } from './history.ts';
-import { attributeLedger, type Ledger } from './ledger.ts';
+import { attributeLedger, type Ledger, type LedgerShare, predates } from './ledger.ts';
 import { completedMeansObserved, evidenceHeeded, noEffectBehindClosedRun } from './outcome.ts';
 import { dueOrParked, type Healed } from './progress.ts';
 import {
@@ -14,27 +15,10 @@ import {
   strayRequests,
 } from './sends.ts';
 
-/** The checks, and how much of each needs the provider's ledger. */
-export const CHECKS = {
-  H1: { rule: 'revisions 1..n without a gap, each from = the previous to', ledger: 'none' },
-  H2: { rule: 'only legal moves, each by a service that may make it', ledger: 'none' },
-  H3: { rule: 'at most one effect per key, per approved action and per request', ledger: 'whole' },
-  H4: { rule: 'every request has an attempt before it and arrived within Z + P of its deadline', ledger: 'whole' },
-  H5: { rule: 'bytes arrived = bytes stored with the attempt = action approved', ledger: 'part' },
-  H6: { rule: 'sufficient, unexpired approval at every dispatch', ledger: 'none' },
-  H7: { rule: 'at most one request per attempt', ledger: 'whole' },
-  H8: { rule: 'completed = a final equal effect and a matching read after it', ledger: 'part' },
-  H9: { rule: 'no effect behind a rejected, expired or failed run, or it is recorded', ledger: 'part' },
-  H10: { rule: 'no retry and no conclusion of absence after positive evidence', ledger: 'none' },
-  H11: { rule: 'every run that is not closed is due or parked', ledger: 'none' },
-  H12: { rule: 'the chain holds, and what stands beside it is what it recorded', ledger: 'none' },
-} as const satisfies Record<string, { rule: string; ledger: 'none' | 'part' | 'whole' }>;
-export type CheckId = keyof typeof CHECKS;
-
 export interface Violation {
   check: CheckId;
   /** Stable name of what is wrong. */
-  code: ReturnType<typeof findingsOf>[number]['finding']['code'] | 'request_twice';
+  code: Code;
   /** `alarm`: an assumption of the protocol did not hold; what followed from it is judged by the other checks. */
   severity: 'violation' | 'alarm';
   /** Null for a request that belongs to no run. */
@@ -56,51 +40,59 @@ export interface Snapshot {
  * is that of the runs, and within a run that of the checks; what concerns several runs, or none, comes last.
  */
 export function checkHistory({ runs, ledger, settle, healed = null }: Snapshot): Violation[] {
-  const attributed = ledger === null ? null : attributeLedger(runs, ledger);
-  const violations: Violation[] = [];
-  for (const history of runs) {
-    const share = attributed?.of(history.run.run_id) ?? null;
-    for (const { check, finding } of findingsOf(history, share, settle, healed))
-      violations.push(violation(check, finding, history.run.run_id));
-  }
-  if (attributed === null) return violations;
-  for (const generations of byRequest(runs)) {
-    const withEffects = generations.map((history) => ({ history, effects: attributed.of(history.run.run_id).effects }));
-    for (const { run_id, finding } of oneEffectPerRequest(withEffects)) violations.push(violation('H3', finding, run_id));
-  }
-  for (const finding of strayRequests(attributed.strays.requests)) violations.push(violation('H4', finding, null));
-  return violations;
-}
-
-/** Every check of one run. */
-function findingsOf(history: RunHistory, share: Ledger | null, settle: SettleTerms, healed: Healed | null) {
-  const requests = share?.requests ?? null;
+  if (ledger === null) return runs.flatMap((history) => checkRun(history, null, settle, healed));
+  const attributed = attributeLedger(runs, ledger);
+  const shareOf = (history: RunHistory) => attributed.of(history.run.run_id);
   return [
-    ...named('H1', unbrokenRevisions(history)),
-    ...named('H2', legalMoves(history)),
-    ...named('H3', share === null ? [] : oneEffect(share)),
-    ...named('H4', requests === null ? [] : sentInTime(history, requests, settle)),
-    ...named('H5', approvedBytes(history, requests)),
-    ...named('H6', approvedAtDispatch(history)),
-    ...named('H7', requests === null ? [] : oneRequestPerAttempt(history, requests, settle)),
-    ...named('H8', completedMeansObserved(history, share, settle)),
-    ...named('H9', noEffectBehindClosedRun(history, share?.effects ?? null)),
-    ...named('H10', evidenceHeeded(history)),
-    ...named('H11', dueOrParked(history, healed)),
-    ...named('H12', chainIntact(history)),
+    ...runs.flatMap((history) =>
+      checkRun(history, predates(history, ledger) ? null : shareOf(history), settle, healed),
+    ),
+    ...byRequest(runs).flatMap((generations) =>
+      oneEffectPerRequest(generations.map((history) => ({ history, effects: shareOf(history).effects }))).flatMap(
+        ({ run_id, finding }) => violationsOf('H3', run_id, [finding]),
+      ),
+    ),
+    ...violationsOf('H4', null, strayRequests(attributed.strays.requests)),
   ];
 }
 
-function named<F>(check: CheckId, findings: readonly F[]): { check: CheckId; finding: F }[] {
-  return findings.map((finding) => ({ check, finding }));
+/** Every check of one run. */
+function checkRun(
+  history: RunHistory,
+  share: LedgerShare | null,
+  settle: SettleTerms,
+  healed: Healed | null,
+): Violation[] {
+  const { run_id } = history.run;
+  const requests = share?.requests ?? null;
+  return [
+    ...violationsOf('H1', run_id, unbrokenRevisions(history)),
+    ...violationsOf('H2', run_id, legalMoves(history)),
+    ...violationsOf('H3', run_id, share === null ? [] : oneEffect(share)),
+    ...violationsOf('H4', run_id, requests === null ? [] : sentInTime(history, requests, settle)),
+    ...violationsOf('H5', run_id, approvedBytes(history, requests)),
+    ...violationsOf('H6', run_id, approvedAtDispatch(history)),
+    ...violationsOf('H7', run_id, requests === null ? [] : oneRequestPerAttempt(history, requests, settle)),
+    ...violationsOf('H8', run_id, completedMeansObserved(history, share, settle)),
+    ...violationsOf('H9', run_id, noEffectBehindClosedRun(history, share?.effects ?? null)),
+    ...violationsOf('H10', run_id, evidenceHeeded(history)),
+    ...violationsOf('H11', run_id, dueOrParked(history, healed)),
+    ...violationsOf('H12', run_id, chainIntact(history)),
+  ];
 }
 
-function violation(
-  check: CheckId,
-  { code, message }: { code: Violation['code']; message: string },
+function violationsOf<Id extends CheckId>(
+  check: Id,
   run_id: RunId | null,
-): Violation {
-  return { check, code, severity: code === 'late_send' ? 'alarm' : 'violation', run_id, message };
+  findings: readonly Finding<Id>[],
+): Violation[] {
+  return findings.map(({ code, message }) => ({
+    check,
+    code,
+    severity: code === 'late_send' ? 'alarm' : 'violation',
+    run_id,
+    message,
+  }));
 }
 
 /** The runs of each request of each tenant. */

@@ -103,7 +103,9 @@ export function positiveEvidence(history: RunHistory, before = Number.POSITIVE_I
   if (late !== undefined) return `${late.evidence_id} (late_effect) of revision ${late.revision}`;
   for (const attempt of history.attempts) {
     if (attempt.status !== 'succeeded') continue;
-    const closing = history.events.find((event) => record(payloadOf(event).refs.attempt).attempt_id === attempt.attempt_id);
+    const closing = history.events.find(
+      (event) => record(payloadOf(event).refs.attempt).attempt_id === attempt.attempt_id,
+    );
     const revision = closing?.revision ?? attempt.revision;
     if (revision < before) return `attempt ${attempt.n}, which succeeded at revision ${revision}`;
   }

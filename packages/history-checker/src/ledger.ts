@@ -1,5 +1,5 @@
 import type { JsonValue, Settlement } from '@counterstamp/manifest-core';
-import type { RunHistory } from './history.ts';
+import { microseconds, type RunHistory } from './history.ts';
 
 /** One request for an effect as it arrived at a provider, whatever came of it. */
 export interface LedgerRequest {
@@ -26,12 +26,16 @@ export interface LedgerEffect {
   /** Our tag; null when the record carries none. */
   run_id: string | null;
   idempotency_key: string | null;
+  /** Digest of the action, where the record carries that as well. */
+  action_digest: string | null;
   settlement: Settlement;
   /** What the books hold, by the names that the action has for it. */
   fields: Readonly<Record<string, JsonValue>>;
 }
 
 export interface Ledger {
+  /** Since when it is kept; a run that was dispatched before is judged without it. Null: it holds everything. */
+  since: string | null;
   requests: readonly LedgerRequest[];
   effects: readonly LedgerEffect[];
 }
@@ -41,11 +45,19 @@ export function stands(effect: LedgerEffect): boolean {
   return effect.settlement !== 'failed';
 }
 
+/** What a ledger holds of one run. */
+export type LedgerShare = Pick<Ledger, 'requests' | 'effects'>;
+
+/** Whether a run was dispatched before the ledger began: then it is no witness of all that the run did. */
+export function predates({ attempts }: RunHistory, { since }: Ledger): boolean {
+  return since !== null && attempts.some((attempt) => microseconds(attempt.started_at) < microseconds(since));
+}
+
 export interface AttributedLedger {
   /** A run's part of the ledger. */
-  of(run_id: string): Ledger;
+  of(run_id: string): LedgerShare;
   /** What belongs to none of the runs. */
-  strays: Ledger;
+  strays: LedgerShare;
 }
 
 /**
@@ -101,6 +113,7 @@ export function ledgerOf(histories: readonly RunHistory[], ledger: Ledger): Ledg
   const attributed = attributeLedger(histories, ledger);
   const shares = histories.map(({ run }) => attributed.of(run.run_id));
   return {
+    since: ledger.since,
     requests: shares.flatMap((share) => share.requests),
     effects: shares.flatMap((share) => share.effects),
   };

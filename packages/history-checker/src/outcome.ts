@@ -1,7 +1,7 @@
+import type { Finding } from './checks.ts';
 import { equalJson } from './equal-json.ts';
-import type { Finding } from './finding.ts';
 import { approvalOf, microseconds, positiveEvidence, type RunHistory, recordIn, sendable } from './history.ts';
-import { type Ledger, type LedgerEffect, stands } from './ledger.ts';
+import { type LedgerEffect, type LedgerShare, stands } from './ledger.ts';
 import type { SettleTerms } from './sends.ts';
 
 /**
@@ -12,11 +12,9 @@ import type { SettleTerms } from './sends.ts';
  */
 export function completedMeansObserved(
   history: RunHistory,
-  share: Ledger | null,
+  share: LedgerShare | null,
   terms: SettleTerms,
-): Finding<
-  'not_observed' | 'observed_too_early' | 'no_effect' | 'effect_differs' | 'effect_undone' | 'other_effect_observed'
->[] {
+): Finding<'H8'>[] {
   const found: ReturnType<typeof completedMeansObserved> = [];
   const { run, events, observations } = history;
   const completions = events.filter((event) => event.to === 'completed');
@@ -38,7 +36,9 @@ export function completedMeansObserved(
     else if (!equal.some((one) => one.settlement === 'failed'))
       found.push({
         code: 'effect_differs',
-        message: `the run is completed, but ${effect.ref} is ${effect.settlement}${differing(history, effect).map((one) => `; ${one}`).join('')}`,
+        message: `the run is completed, but ${effect.ref} is ${effect.settlement}${differing(history, effect)
+          .map((one) => `; ${one}`)
+          .join('')}`,
       });
     else if (run.wake_at === null)
       found.push({ code: 'effect_undone', message: `${effect.ref} was undone, and nobody will look again` });
@@ -69,6 +69,8 @@ function differing(history: RunHistory, effect: LedgerEffect): string[] {
   const faults = Object.entries(effect.fields)
     .filter(([name, value]) => !equalJson(action[name], value))
     .map(([name, value]) => `${name} is ${JSON.stringify(value)}, approved ${JSON.stringify(action[name])}`);
+  if (effect.action_digest !== null && effect.action_digest !== attempt?.action_digest)
+    faults.push(`its action is ${effect.action_digest}, approved ${attempt?.action_digest}`);
   if (effect.run_id !== history.run.run_id) faults.push(`its tag is ${effect.run_id ?? 'missing'}`);
   return faults;
 }
@@ -79,12 +81,7 @@ function differing(history: RunHistory, effect: LedgerEffect): string[] {
  * speaks for the run only when every other attempt sent nothing (protocol rule 12).
  * @param effects those of the run; null without a ledger.
  */
-export function noEffectBehindClosedRun(
-  history: RunHistory,
-  effects: readonly LedgerEffect[] | null,
-): Finding<
-  'attempt_behind' | 'evidence_behind' | 'effect_behind' | 'unrecorded_effect' | 'rejection_not_alone'
->[] {
+export function noEffectBehindClosedRun(history: RunHistory, effects: readonly LedgerEffect[] | null): Finding<'H9'>[] {
   const found: ReturnType<typeof noEffectBehindClosedRun> = [];
   const { run, events, attempts, observations } = history;
   for (const event of events) {
@@ -130,7 +127,7 @@ const CLOSED_AS_ABSENT = ['person_absent', 'never_sent', 'effect_rejected'];
  * H10: once the provider had said that the effect happened (an attempt that succeeded, or `late_effect` evidence), nothing was sent again and
  * nobody concluded that it did not happen.
  */
-export function evidenceHeeded(history: RunHistory): Finding<'retry_after_evidence' | 'absent_after_evidence'>[] {
+export function evidenceHeeded(history: RunHistory): Finding<'H10'>[] {
   const found: ReturnType<typeof evidenceHeeded> = [];
   for (const { revision, trigger } of history.events) {
     const retry = RETRIES.includes(trigger);

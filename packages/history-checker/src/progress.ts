@@ -1,5 +1,5 @@
 import { isClosed } from '@counterstamp/manifest-core';
-import type { Finding } from './finding.ts';
+import type { Finding } from './checks.ts';
 import { microseconds, type RunHistory } from './history.ts';
 
 /** What to expect of a fleet that was given time to heal. */
@@ -15,7 +15,7 @@ export interface Healed {
  * at closed runs included.
  * @param healed null: the fleet is at work, or down; then a late `wake_at` says nothing.
  */
-export function dueOrParked({ run }: RunHistory, healed: Healed | null): Finding<'stuck' | 'overdue'>[] {
+export function dueOrParked({ run }: RunHistory, healed: Healed | null): Finding<'H11'>[] {
   if (run.parked_reason !== null) return [];
   if (run.wake_at === null)
     return isClosed(run.state)

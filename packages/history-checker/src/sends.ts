@@ -1,7 +1,7 @@
 import type { Attempt } from '@counterstamp/manifest-core';
-import type { Finding } from './finding.ts';
+import type { Finding } from './checks.ts';
 import { microseconds, type RunHistory, sendable } from './history.ts';
-import { type Ledger, type LedgerEffect, type LedgerRequest, stands } from './ledger.ts';
+import { type LedgerEffect, type LedgerRequest, type LedgerShare, stands } from './ledger.ts';
 
 /** Assumptions A1 and A2 of the protocol, in milliseconds, as the fleet was configured. */
 export interface SettleTerms {
@@ -27,13 +27,19 @@ type Origin =
  * Gives each request an attempt that started before it, in the order of their arrival: among those that may still have arrived the one whose
  * deadline comes first, so that no other choice would leave fewer late or unexplained.
  */
-function originsOf(history: RunHistory, requests: readonly LedgerRequest[], terms: SettleTerms): Map<LedgerRequest, Origin> {
+function originsOf(
+  history: RunHistory,
+  requests: readonly LedgerRequest[],
+  terms: SettleTerms,
+): Map<LedgerRequest, Origin> {
   const skewUs = (terms.skew_ms ?? 1) * 1_000;
   const graceUs = (terms.pause_ms + terms.provider_ms) * 1_000 + skewUs;
   const attempts = sendable(history).sort((a, b) => microseconds(a.call_deadline) - microseconds(b.call_deadline));
   const used = new Set<Attempt>();
   const origins = new Map<LedgerRequest, Origin>();
-  const inOrder = [...requests].sort((a, b) => microseconds(a.arrived_at) - microseconds(b.arrived_at) || a.seq - b.seq);
+  const inOrder = [...requests].sort(
+    (a, b) => microseconds(a.arrived_at) - microseconds(b.arrived_at) || a.seq - b.seq,
+  );
   for (const request of inOrder) {
     const arrivedUs = microseconds(request.arrived_at);
     const started = attempts.filter(
@@ -59,7 +65,7 @@ export function sentInTime(
   history: RunHistory,
   requests: readonly LedgerRequest[],
   terms: SettleTerms,
-): Finding<'no_attempt' | 'late_send'>[] {
+): Finding<'H4'>[] {
   const found: ReturnType<typeof sentInTime> = [];
   for (const [request, origin] of originsOf(history, requests, terms)) {
     const what = `request ${request.seq} arrived at ${request.provider} at ${request.arrived_at}`;
@@ -75,7 +81,7 @@ export function sentInTime(
 }
 
 /** H4, for what arrived and belongs to no run: somebody sent without an attempt. */
-export function strayRequests(requests: readonly LedgerRequest[]): Finding<'no_attempt'>[] {
+export function strayRequests(requests: readonly LedgerRequest[]): Finding<'H4'>[] {
   return requests.map(({ seq, provider, arrived_at, idempotency_key, run_id }) => ({
     code: 'no_attempt',
     message: `request ${seq} arrived at ${provider} at ${arrived_at} with the key ${idempotency_key ?? 'none'} and the tag ${run_id ?? 'none'}, and belongs to no run`,
@@ -87,7 +93,7 @@ export function oneRequestPerAttempt(
   history: RunHistory,
   requests: readonly LedgerRequest[],
   terms: SettleTerms,
-): Finding<'sent_twice'>[] {
+): Finding<'H7'>[] {
   return [...originsOf(history, requests, terms)].flatMap(([request, origin]) =>
     origin.kind === 'second'
       ? [
@@ -106,7 +112,7 @@ function sent(effects: readonly LedgerEffect[]): LedgerEffect[] {
 }
 
 /** H3, within a run: at most one effect under one key, and at most one for the approved action whatever the keys. */
-export function oneEffect({ effects, requests }: Ledger): Finding<'key_twice' | 'action_twice'>[] {
+export function oneEffect({ effects, requests }: LedgerShare): Finding<'H3'>[] {
   const ours = sent(effects);
   const [first, ...more] = ours;
   if (first === undefined || more.length === 0) return [];
@@ -129,10 +135,14 @@ export function oneEffect({ effects, requests }: Ledger): Finding<'key_twice' | 
  */
 export function oneEffectPerRequest(
   generations: readonly { history: RunHistory; effects: readonly LedgerEffect[] }[],
-): { run_id: RunHistory['run']['run_id']; finding: Finding<'request_twice'> }[] {
+): { run_id: RunHistory['run']['run_id']; finding: Finding<'H3'> }[] {
   const standing = generations
     .filter(({ history }) => history.run.stop_reason?.code !== 'settled_with_difference')
-    .flatMap(({ history, effects }) => sent(effects).filter(stands).map((effect) => ({ run: history.run, effect })))
+    .flatMap(({ history, effects }) =>
+      sent(effects)
+        .filter(stands)
+        .map((effect) => ({ run: history.run, effect })),
+    )
     .sort((a, b) => a.run.generation - b.run.generation);
   const newest = standing.at(-1)?.run;
   if (newest === undefined || standing.every(({ run }) => run.run_id === newest.run_id)) return [];

@@ -1,6 +1,7 @@
 import type { StoredEvent } from '@counterstamp/manifest-core';
+import type { Snapshot, Violation } from './check-history.ts';
 import { microseconds, payloadOf, type RunHistory, record } from './history.ts';
-import type { Ledger } from './ledger.ts';
+import { attributeLedger, type LedgerShare } from './ledger.ts';
 
 /** One moment of a run. */
 export interface TimelineEntry {
@@ -16,7 +17,7 @@ export interface TimelineEntry {
  * the provider. For a person who reads a violation.
  * @param share the run's part of the ledger; null without one.
  */
-export function timeline(history: RunHistory, share: Ledger | null): TimelineEntry[] {
+export function timeline(history: RunHistory, share: LedgerShare | null): TimelineEntry[] {
   const entries: TimelineEntry[] = [
     ...history.events.map((event) => ({
       at: instantOf(Number(event.at_us)),
@@ -59,7 +60,7 @@ export function timeline(history: RunHistory, share: Ledger | null): TimelineEnt
 }
 
 /** The timeline as lines of text: time, source, what happened; at the end effects that no request made. */
-export function timelineText(history: RunHistory, share: Ledger | null): string[] {
+export function timelineText(history: RunHistory, share: LedgerShare | null): string[] {
   const { run } = history;
   const byHand = (share?.effects ?? []).filter((effect) => effect.request_seq === null);
   return [
@@ -94,4 +95,22 @@ function instant(text: string): string {
 /** One spelling, so that the lines stand below each other. */
 function instantOf(us: number): string {
   return `${new Date(Math.floor(us / 1_000)).toISOString().slice(0, -1)}${String(us % 1_000).padStart(3, '0')}Z`;
+}
+
+/**
+ * Violations as a person reads them: those of each run, and its timeline once below them.
+ */
+export function reportText(
+  violations: readonly Violation[],
+  { runs, ledger }: Pick<Snapshot, 'runs' | 'ledger'>,
+): string[] {
+  const attributed = ledger === null ? null : attributeLedger(runs, ledger);
+  const line = ({ check, code, severity, message }: Violation) =>
+    `${severity === 'alarm' ? '!' : '✗'} ${check} ${code}: ${message}`;
+  const blamed = new Set(violations.map(({ run_id }) => run_id));
+  return [...blamed].flatMap((run_id) => {
+    const own = violations.filter((violation) => violation.run_id === run_id).map(line);
+    const history = runs.find(({ run }) => run.run_id === run_id);
+    return history === undefined ? own : [...own, ...timelineText(history, attributed?.of(history.run.run_id) ?? null)];
+  });
 }

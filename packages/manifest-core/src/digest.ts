@@ -13,6 +13,7 @@ export const DOMAINS = [
   'cs.evidence.v1',
   'cs.evidence-set.v1',
   'cs.idempotency.v1',
+  'cs.observed-effect.v1',
   'cs.proposal.v1',
   'cs.request-bytes.v1',
 ] as const;

@@ -67,6 +67,26 @@ export const ERRORS = {
   not_awaiting_proposal: { status: 409, title: 'The run is not waiting for a proposal.' },
   proposal_limit: { status: 409, title: 'The run has used up its proposal cycles.' },
   not_cancellable: { status: 409, title: 'The run can no longer be cancelled.' },
+  not_in_doubt: { status: 409, title: 'The run has no effect in doubt that a person could judge.' },
+  not_settled: {
+    status: 409,
+    title: 'It is too early to say that nothing happened: the effect could still appear. Look again later.',
+  },
+  evidence_stands: {
+    status: 409,
+    title:
+      'The external system once said that it applied the action; while that stands, nobody may record its absence.',
+  },
+  instance_not_fenced: {
+    status: 409,
+    title: 'An executor that sent for this run may still be alive; end it first.',
+  },
+  second_person_needed: {
+    status: 409,
+    title: 'The action needed two approvals, so a second person has to confirm what was observed.',
+  },
+  instance_not_found: { status: 404, title: 'There is no such instance.' },
+  instance_alive: { status: 409, title: 'The instance still shows signs of life; end its process first.' },
   store_unavailable: {
     status: 503,
     title: 'The database does not answer. Repeat the request unchanged: it is recorded at most once.',

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { asked as askedFor, at, decided, manifest, START_MS } from '../../../testing/manifest-builder.ts';
 import { EXPIRY_MARGIN_MS } from './durations.ts';
-import { cyclesRemain, dispatchGuards, mayDispatch } from './guards.ts';
+import { cyclesRemain, dispatchGuards } from './guards.ts';
 import type { Revision } from './ids.ts';
 import type { Approval, Manifest } from './manifest.ts';
 import { isStop } from './states.ts';
@@ -11,6 +11,11 @@ import { TRANSITIONS, type Trigger, transitionRule } from './transitions.ts';
 const EPSILON_MS = 200;
 const durations = { epsilon_ms: EPSILON_MS };
 
+/** Whether the manifest alone permits a dispatch. */
+function ready(run: Manifest, nowMs: number): boolean {
+  return dispatchGuards(run, nowMs, durations).every((guard) => guard.pass);
+}
+
 /** A run whose refund of `amount` awaits approval from `nowMs` on. */
 function asked(run: Manifest, amount: number, nowMs: number, lifeMs: number, approvals_required: number): Manifest {
   const fields = { operation: 'refund_order', amount_minor: amount };
@@ -18,21 +23,21 @@ function asked(run: Manifest, amount: number, nowMs: number, lifeMs: number, app
 }
 
 describe('a dispatch is refused', () => {
-  const ready = decided(asked(manifest(), 4200, START_MS, 60_000, 1), 'prn_ada');
+  const approved = decided(asked(manifest(), 4200, START_MS, 60_000, 1), 'prn_ada');
   const failing = (run: Manifest, nowMs = START_MS) =>
     dispatchGuards(run, nowMs, durations)
       .filter((guard) => !guard.pass)
       .map((guard) => guard.guard);
 
   test('not when every guard holds', () => {
-    expect(failing(ready)).toEqual([]);
-    expect(mayDispatch(ready, START_MS, durations)).toBe(true);
+    expect(failing(approved)).toEqual([]);
+    expect(ready(approved, START_MS)).toBe(true);
   });
   test.each<[string, Manifest, string]>([
-    ['in another state', { ...ready, state: 'executing' }, 'state'],
+    ['in another state', { ...approved, state: 'executing' }, 'state'],
     [
       'without a decision',
-      { ...ready, approval: { ...(ready.approval as Approval), decisions: [] } },
+      { ...approved, approval: { ...(approved.approval as Approval), decisions: [] } },
       'decisions_sufficient',
     ],
     [
@@ -45,38 +50,38 @@ describe('a dispatch is refused', () => {
       decided(decided(asked(manifest(), 4200, START_MS, 60_000, 2), 'prn_ada'), 'prn_ada'),
       'decisions_sufficient',
     ],
-    ['after a rejection', decided(ready, 'prn_bob', 'reject'), 'decisions_sufficient'],
+    ['after a rejection', decided(approved, 'prn_bob', 'reject'), 'decisions_sufficient'],
     [
       'when the stored bytes were changed',
       {
-        ...ready,
+        ...approved,
         action: {
-          ...(ready.action as NonNullable<Manifest['action']>),
+          ...(approved.action as NonNullable<Manifest['action']>),
           canonical: '{"amount_minor":9900,"operation":"refund_order"}',
         },
       },
       'digest_matches',
     ],
-    ['when another action was fixed since', { ...ready, action_revision: 9 as Revision }, 'revision_matches'],
+    ['when another action was fixed since', { ...approved, action_revision: 9 as Revision }, 'revision_matches'],
     [
       'when the operation is not allowed for the run',
-      { ...ready, allowed_operations: ['read_order'] },
+      { ...approved, allowed_operations: ['read_order'] },
       'operation_allowed',
     ],
     ['before anything was asked', manifest(), 'approval_asked'],
   ])('%s', (_, run, guard) => {
     expect(failing(run)).toContain(guard);
-    expect(mayDispatch(run, START_MS, durations)).toBe(false);
+    expect(ready(run, START_MS)).toBe(false);
   });
 
   test('from ε + 1 s before the expiry on', () => {
     const edge = START_MS + 60_000 - EPSILON_MS - EXPIRY_MARGIN_MS;
-    expect(failing(ready, edge - 1)).toEqual([]);
-    expect(failing(ready, edge)).toEqual(['approval_unexpired']);
-    expect(failing(ready, START_MS + 60_000)).toEqual(['approval_unexpired']);
+    expect(failing(approved, edge - 1)).toEqual([]);
+    expect(failing(approved, edge)).toEqual(['approval_unexpired']);
+    expect(failing(approved, START_MS + 60_000)).toEqual(['approval_unexpired']);
   });
   test('once the run’s deadline has passed', () => {
-    expect(failing({ ...ready, deadlines: { run: at(START_MS), approval: null } })).toEqual(['run_deadline']);
+    expect(failing({ ...approved, deadlines: { run: at(START_MS), approval: null } })).toEqual(['run_deadline']);
   });
 });
 
@@ -139,7 +144,7 @@ describe('no-effect-without-approval', () => {
           const rule = on === undefined ? undefined : transitionRule(run.state, on);
           if (on === undefined || rule === undefined) continue;
           if (rule.guard === 'mayDispatch') {
-            const may = mayDispatch(run, nowMs, durations);
+            const may = ready(run, nowMs);
             if (!may) {
               refused++;
               continue;

@@ -40,6 +40,7 @@ settlement_failed               ·  ·  ·  ·  ·  ·  ·  F  ·  ·  ·  ·  �
 verification_failed             ·  ·  ·  ·  ·  ·  ·  N  ·  ·  ·  ·  ·
 look_inconclusive               ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N
 retry_recorded                  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N
+resend_recorded                 ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N
 retry_refused                   ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N
 parked                          ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N
 person_unsure                   ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  ·  N
@@ -132,8 +133,6 @@ describe('the table of legal moves', () => {
       'late_effect_found',
       'parked',
       'person_unsure',
-      'retry_recorded',
-      'retry_refused',
     ]);
   });
 

@@ -216,8 +216,8 @@ begin
       if not found or v_before.request_id <> p_new ->> 'request_id' or v_before.state not in ('rejected', 'expired', 'failed')
          -- An attempt that may have left: only after the closure look at + settle found nothing (protocol rule 25).
          or exists (select from cs.attempt a where a.run_id = v_supersedes and (a.status = 'started' or a.status <> 'not_sent'
-                     and not exists (select from cs.audit_event e where e.run_id = v_supersedes and e.what = 'closure_audit' and e.code = 'looked'
-                       and (e.detail ->> 'observed_at')::timestamptz >= a.call_deadline + cs.ms(greatest(0, (p_new ->> 'settle_ms')::float8))))) then
+                     and not exists (select from cs.audit_event e where e.run_id = v_supersedes and e.service = 'reconciler' and e.what = 'closure_audit' and e.code = 'looked'
+                       and (e.detail ->> 'observed_at')::timestamptz between a.call_deadline + cs.ms(greatest(0, (p_new ->> 'settle_ms')::float8)) and e.at))) then
         result := 'supersedes_invalid'; return;
       end if;
     end if;

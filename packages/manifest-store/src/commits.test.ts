@@ -277,13 +277,19 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     const { row: sent } = await db.toExecuting();
     await clock.advanceMs(30_000);
     const claim = () =>
-      db.stores.reconciler.claimDue({ limit: 500, rehint_min_ms: 3_000, rehint_max_ms: 12_000, sweep_grace_ms: 500 });
-    const due = new Map((await claim()).map((item) => [item.row.run_id, item]));
+      db.stores.reconciler.claimDue({
+        limit: 500,
+        rehint_min_ms: 3_000,
+        rehint_max_ms: 12_000,
+        sweep_grace_ms: 500,
+        lease_loss_ms: 1_000,
+      });
+    const due = new Map((await claim()).due.map((item) => [item.row.run_id, item]));
     expect(due.get(quiet.run_id)).toMatchObject({ overdue: null, row: { state: 'queued' } });
     expect(due.get(asked.run_id)).toMatchObject({ overdue: 'approval' });
     expect(due.get(sent.run_id)).toMatchObject({ overdue: 'attempt', attempt_id: expect.stringMatching(/^att_/) });
     const again = await claim();
-    expect(again.filter((item) => [quiet.run_id, asked.run_id, sent.run_id].includes(item.row.run_id))).toEqual([]);
+    expect(again.due.filter((item) => [quiet.run_id, asked.run_id, sent.run_id].includes(item.row.run_id))).toEqual([]);
     await db.owner`delete from public.test_clock`;
   });
 
@@ -349,6 +355,7 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
       run_id: row.run_id,
       attempt_id,
       applied: true,
+      provider_ref: 're_1',
       body: { status: 201 },
     };
     expect(await db.stores.executor.appendEvidence(late)).toBe('reopened');
@@ -378,6 +385,7 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
       run_id: row.run_id,
       attempt_id,
       applied: true,
+      provider_ref: 're_1',
       body: { status: 201 },
     };
     expect(await db.stores.executor.appendEvidence(late)).toBe('known');

@@ -1,4 +1,4 @@
-import type { HotRow, RunId } from '@counterstamp/manifest-core';
+import { digestOf, type HotRow, type RunId } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   fixedAction,
@@ -72,15 +72,15 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     ['person_landed', 'verifying'],
     ['person_settled_with_difference', 'failed'],
     ['person_unsure', 'needs_reconciliation'],
-  ] as const)('%s is closed until its guards are in the database', async (on, to) => {
+  ] as const)('%s has its guards in a function of its own: the general door does not open to it', async (on, to) => {
     const { row } = await toUncertain();
-    const requester = await db.principal('requester');
+    const operator = await db.principal('operator');
     const facts = {
       observation: { kind: 'person' as const, provider_ref: null, body: {} },
       ...(to === 'failed' ? { stop_reason: { code: 'person_absent' as const, message: 'm' } } : {}),
     };
     await expect(
-      db.api.commit(requester, {
+      db.api.commit(operator, {
         run_id: row.run_id,
         expected: row.revision,
         from: 'needs_reconciliation',
@@ -92,14 +92,36 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     ).rejects.toMatchObject({ code: 'CS001' });
   });
 
-  test('the executor cannot allow itself a retry, nor the reconciler', async () => {
+  test('nobody but the reconciler records a retry, nobody records one without its grounds, and none is refused that was not recorded', async () => {
     const { row } = await toUncertain();
+    const retry_grounds = {
+      observed_at: '2000-01-01T00:00:00.000Z',
+      settle_ms: 0,
+      retention_ms: 86_400_000,
+      reserve_ms: 3_700,
+      expiry_margin_ms: 1_200,
+      not_sent_retries_max: 5,
+    };
+    const observation = { kind: 'absent' as const, provider_ref: null, body: {} };
+    const recording = { observation, retry_grounds };
+    const to = 'needs_reconciliation';
+    // Grounds that the database would accept but for the time: settle of none, observed at the load.
+    const now = (await db.stores.executor.load(row.run_id))?.now ?? '';
+    const deadline = (await manifestOf(row.run_id)).attempts[0]?.call_deadline ?? '';
+    const settled = { ...retry_grounds, observed_at: now, settle_ms: Date.parse(now) - Date.parse(deadline) - 1_000 };
     await expect(
-      db.move('executor', row, 'retry_refused', 'needs_reconciliation', { retry_allowed: true }),
+      db.move('executor', row, 'retry_recorded', to, { observation, retry_grounds: settled }),
     ).rejects.toMatchObject({ code: 'CS001' });
-    await expect(
-      db.move('reconciler', row, 'retry_recorded', 'needs_reconciliation', { retry_allowed: true }),
-    ).rejects.toMatchObject({ code: 'CS001' });
+    await expect(db.move('reconciler', row, 'retry_recorded', to, { observation })).rejects.toMatchObject({
+      code: 'CS002',
+    });
+    await expect(db.move('reconciler', row, 'retry_recorded', to, recording)).rejects.toMatchObject({ code: 'CS004' });
+    await expect(db.move('executor', row, 'retry_refused', to, reason)).rejects.toMatchObject({ code: 'CS003' });
+    expect(await db.dispatch(row, { retry: { retention_ms: 86_400_000, reserve_ms: 3_700 } })).toMatchObject({
+      kind: 'refused',
+      code: 'retry_invalid',
+      detail: 'no retry is recorded',
+    });
   });
 
   test('no-effect-without-approval: an approval that outlives what the request allows cannot be asked for', async () => {
@@ -166,35 +188,28 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
       );
       const clock = await settableClock(db);
       await clock.advanceMs(60_000);
+      await db.stores.reconciler.audit({
+        tenant_id: 'shop_north',
+        principal_id: null,
+        run_id: gone.row.run_id,
+        what: 'closure_audit',
+        code: 'looked',
+        detail: { observed_at: (await db.stores.reconciler.load(gone.row.run_id))?.now ?? '' },
+      });
       const successor = await db.toApproved({ request_id: first.request_id, supersedes: gone.row.run_id });
-      await db.stores.executor.appendEvidence({ run_id: gone.row.run_id, attempt_id, applied: true, body: {} });
+      const late = { run_id: gone.row.run_id, attempt_id, applied: true, provider_ref: 're_1', body: {} };
+      expect(await db.stores.executor.appendEvidence(late)).toBe('reopened');
       expect(await db.dispatch(successor)).toMatchObject({ kind: 'refused', code: 'other_generation_open' });
       await db.owner`delete from public.test_clock`;
     });
-    test('takes no idempotency key but the one of its action', async () => {
+    test('takes no idempotency key but the one of its action, and no digest but that of its bytes', async () => {
       const row = await db.toApproved();
-      const executor = db.stores.executor;
-      const { action } = await manifestOf(row.run_id);
-      if (action === null) throw new Error('no action');
-      const request_bytes = new TextEncoder().encode(action.canonical);
-      const digest =
-        `sha256:${(await import('node:crypto')).createHash('sha256').update('cs.request-bytes.v1\0').update(request_bytes).digest('hex')}` as typeof action.digest;
-      await expect(
-        executor.commitDispatch({
-          run_id: row.run_id,
-          expected: row.revision,
-          attempt_id: testIds.id('attempt'),
-          idempotency_key: 'cs-another',
-          action_digest: action.digest,
-          request_bytes,
-          request_digest: digest,
-          operation: 'refund_order',
-          call_deadline_ms: 2_000,
-          expiry_margin_ms: 1_200,
-          sweep_grace_ms: 500,
-          count_dev_keys: true,
-        }),
-      ).rejects.toMatchObject({ code: 'CS003' });
+      await expect(db.dispatch(row, { forged: { idempotency_key: 'cs-another' } })).rejects.toMatchObject({
+        code: 'CS003',
+      });
+      const request_digest = digestOf('cs.request-bytes.v1', 'other bytes');
+      await expect(db.dispatch(row, { forged: { request_digest } })).rejects.toMatchObject({ code: 'CS003' });
+      expect(await db.dispatch(row)).toMatchObject({ kind: 'committed' });
     });
   });
 
@@ -224,7 +239,7 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
 
   test('a late effect is kept although another late outcome was kept before, and a run parked as not found says so', async () => {
     const { row, attempt_id } = await toUncertain();
-    const late = { run_id: row.run_id, attempt_id, body: { status: 500 } };
+    const late = { run_id: row.run_id, attempt_id, provider_ref: null, body: { status: 500 } };
     expect(await db.stores.executor.appendEvidence({ ...late, applied: false })).toBe('appended');
     await db.move(
       'reconciler',
@@ -248,9 +263,8 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
       ...outcome(attempt_id, 'not_sent'),
       ...reason,
     });
-    expect(await db.stores.executor.appendEvidence({ run_id: row.run_id, attempt_id, applied: true, body: {} })).toBe(
-      'appended',
-    );
+    const late = { run_id: row.run_id, attempt_id, applied: true, provider_ref: null, body: {} };
+    expect(await db.stores.executor.appendEvidence(late)).toBe('appended');
     await expect(
       db.move('reconciler', unsent, 'never_sent', 'failed', { stop_reason: { code: 'not_sent', message: 'm' } }, null),
     ).rejects.toMatchObject({ code: 'CS003' });

@@ -30,6 +30,7 @@ export { createApiKey, parseApiKey } from './keys.ts';
 export { loginFault, loginReport } from './login-check.ts';
 export { type MigrateOptions, migrate, migrationStanding } from './migrate.ts';
 export { type Principal, ROLES, type Role } from './principal.ts';
+export { type HistoryPage, readHistories, type StoredHistory } from './read-histories.ts';
 export { DEFAULT_ROLE_PREFIX, derivedPassword, roleName, roleStatements, serviceUrl } from './roles.ts';
 export { StoreUnavailable } from './store-unavailable.ts';
 export { createWorkerStore } from './worker-store.ts';

@@ -12,7 +12,8 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
   test('the legal moves in SQL are the table in manifest-core', async () => {
     const rows = await db.owner<
       { from_state: string; trigger: string }[]
-    >`select from_state, trigger, to_state, to_json(services) as services, to_json(facts) as facts, counts from cs.legal_move`;
+    >`select from_state, trigger, to_state, to_json(services) as services, to_json(facts) as facts, counts, to_json(requires) as requires,
+        attempt_status, observation_kind from cs.legal_move`;
     const byPair = (a: { from_state: string; trigger: string }, b: { from_state: string; trigger: string }) =>
       `${a.from_state}/${a.trigger}` < `${b.from_state}/${b.trigger}` ? -1 : 1;
     const expected = TRANSITIONS.map((rule) => ({
@@ -22,6 +23,9 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
       services: [...rule.by],
       facts: [...rule.facts],
       counts: 'counts' in rule ? rule.counts : null,
+      requires: 'requires' in rule ? [...rule.requires] : [],
+      attempt_status: 'attempt' in rule ? rule.attempt : null,
+      observation_kind: 'observation' in rule ? rule.observation : null,
     }));
     expect([...rows].sort(byPair)).toEqual(expected.sort(byPair));
   });

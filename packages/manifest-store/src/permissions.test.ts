@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type StoreFixture, storeFixture, TEST_ROLE_PREFIX } from '../../../testing/store-fixture.ts';
 import { GRANTS, roleName } from './roles.ts';
 
-const READ_HELPERS = ['clock', 'iso', 'microseconds', 'caller_service'];
+const READ_HELPERS = ['clock', 'iso', 'microseconds', 'caller_service', 'lease_key', 'leases_held'];
 const TABLES_NOBODY_READS = ['api_key', 'service_login'];
 
 describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {

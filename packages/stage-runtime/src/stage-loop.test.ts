@@ -322,3 +322,37 @@ test.each<[Stage, Manifest, StageDecision, string]>([
   expect(order).toEqual(['stage.loaded', ...(decision.kind === 'commit' ? ['stage.before-commit'] : []), last]);
   expect(rig.hints).toHaveLength(1);
 });
+
+describe('a run in doubt', () => {
+  const doubted = manifest({
+    state: 'needs_reconciliation',
+    stop_reason: { code: 'external_result_uncertain', message: 'm' },
+  });
+  const once = (on: Trigger): Judge => {
+    let asked = 0;
+    return () => (asked++ === 0 ? Promise.resolve(commit(on)) : Promise.reject(new Error('asked twice')));
+  };
+
+  test('whose retry was recorded is handed to the executor: the reconciler never sends', async () => {
+    const change = () => ({ retry_allowed: true });
+    const rig = lab(doubted, { reconcile: once('retry_recorded') }, { change });
+    await rig.take('reconcile');
+    expect(rig.hints).toEqual([{ stage: 'execute', run_id: RUN_ID, revision: doubted.revision + 1 }]);
+  });
+
+  test('that was closed is left to a clock: nobody looks at it again in the same go, and nobody is hinted', async () => {
+    const change = () => ({ stop_reason: { code: 'not_sent', message: 'm' } as const });
+    const rig = lab(doubted, { reconcile: once('never_sent') }, { change });
+    await rig.take('reconcile');
+    expect(rig.run()).toMatchObject({ state: 'failed', wake_at: expect.any(String) });
+    expect(rig.hints).toEqual([]);
+    const elsewhere = lab(
+      { ...doubted, retry_allowed: true },
+      {
+        execute: () => Promise.resolve({ kind: 'committed', row: hotRow({ ...doubted, state: 'failed' }) }),
+      },
+    );
+    await elsewhere.take('execute');
+    expect(elsewhere.hints).toEqual([]);
+  });
+});

@@ -12,10 +12,12 @@ import type { ApiDeps } from './deps.ts';
 import { HEALTH, readiness } from './health.ts';
 import { createHints } from './hints.ts';
 import { listHolds, releaseHold, setHold } from './holds.ts';
+import { fenceInstance, listInstances } from './instances.ts';
 import { problemResponse, type Refused, refused } from './problem.ts';
 import { propose } from './proposals.ts';
 import { getRun, listRuns, runEvents } from './runs.ts';
 import { traceparentOf } from './traceparent.ts';
+import { supportVerdict, verdict } from './verdicts.ts';
 
 /** Characters of a path that an audit event keeps: it may hold a member's name, which a caller makes as long as they like. */
 const AUDIT_PATH_MAX = 200;
@@ -130,6 +132,10 @@ export function createApp(deps: ApiDeps): Api {
   mountFor(ROUTES.propose, 'propose', true, propose);
   mountFor(ROUTES.decide, 'decide', true, decide);
   mountFor(ROUTES.cancelRun, 'cancel_run', true, cancelRun);
+  mountFor(ROUTES.verdict, 'verdict', true, verdict);
+  mountFor(ROUTES.supportVerdict, 'support_verdict', true, supportVerdict);
+  mountFor(ROUTES.listInstances, 'list_instances', false, listInstances);
+  mountFor(ROUTES.fenceInstance, 'fence_instance', true, fenceInstance);
   mountFor(ROUTES.listHolds, 'list_holds', false, listHolds);
   mountFor(ROUTES.setHold, 'set_hold', true, setHold);
   mountFor(ROUTES.releaseHold, 'release_hold', true, releaseHold);

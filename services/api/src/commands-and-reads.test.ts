@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import type { RunId } from '@counterstamp/manifest-core';
-import { verifyChain } from '@counterstamp/manifest-core';
+import { LIMITS, type RunId, verifyChain } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { fixedAction } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, createBody, PROPOSAL, type RunningApi } from '../testing/api-fixture.ts';
@@ -410,7 +409,7 @@ describe('proposing', () => {
   test('once more than the cycles allow is refused', async () => {
     const run_id = await awaiting();
     const strict = await fixture.start({
-      limits: { read_failures_max: 3, proposal_cycles_max: 1, verification_waits_max: 12, look_ups_max: 12 },
+      limits: { ...LIMITS, proposal_cycles_max: 1 },
     });
     expect(
       await strict.post(`/v1/runs/${run_id}/proposals`, requester, { proposal: { ...PROPOSAL, amount_minor: 4100 } }),
@@ -467,12 +466,16 @@ describe('the door itself', () => {
         '/readyz',
         '/v1/holds',
         '/v1/holds/{scope}',
+        '/v1/instances',
+        '/v1/instances/{instance_id}/fence',
         '/v1/runs',
         '/v1/runs/{run_id}',
         '/v1/runs/{run_id}/cancel',
         '/v1/runs/{run_id}/decisions',
         '/v1/runs/{run_id}/events',
         '/v1/runs/{run_id}/proposals',
+        '/v1/runs/{run_id}/supports',
+        '/v1/runs/{run_id}/verdicts',
       ]),
     );
     expect(body.paths['/v1/runs']).toMatchObject({
@@ -484,6 +487,25 @@ describe('the door itself', () => {
           },
         },
         responses: { 200: {}, 201: {}, 409: { content: { 'application/problem+json': {} } } },
+      },
+    });
+    expect(body.paths['/v1/runs/{run_id}/verdicts']).toMatchObject({
+      post: {
+        requestBody: {
+          content: {
+            'application/json': {
+              schema: {
+                oneOf: [
+                  { properties: { verdict: { enum: ['landed'] } } },
+                  { required: expect.arrayContaining(['observed_at']) },
+                  { required: expect.arrayContaining(['effect']) },
+                  {},
+                  {},
+                ],
+              },
+            },
+          },
+        },
       },
     });
     expect(body.components).toMatchObject({ securitySchemes: { api_key: { type: 'http', scheme: 'bearer' } } });

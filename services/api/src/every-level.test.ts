@@ -11,7 +11,8 @@ let decision: string;
 beforeAll(async () => {
   fixture = await apiFixture();
   api = await fixture.start({ workflows: realDoors });
-  for (const role of ['requester', 'approver'] as const) keys[role] = (await fixture.store.principal(role)).key;
+  for (const role of ['requester', 'approver', 'operator'] as const)
+    keys[role] = (await fixture.store.principal(role)).key;
   const waiting = await fixture.store.toAwaitingApproval();
   run = waiting;
   const { approval } = await api.client(keys.approver ?? '').getRun(waiting.run_id);
@@ -25,10 +26,22 @@ const amount = '"requested_amount_minor":1999';
 const proposal = '"operation":"refund_order","order_id":"order_913","currency":"USD","reason":"damaged"';
 const create = (members: string) => `{"request_id":"case_level_${++made}",${members}}`;
 
+/** Who sends what where. */
+const DOORS = {
+  runs: { role: 'requester', path: () => '/v1/runs' },
+  proposals: { role: 'requester', path: () => `/v1/runs/${run.run_id}/proposals` },
+  decisions: { role: 'approver', path: () => `/v1/runs/${run.run_id}/decisions` },
+  cancel: { role: 'requester', path: () => `/v1/runs/${run.run_id}/cancel` },
+  verdicts: { role: 'operator', path: () => `/v1/runs/${run.run_id}/verdicts` },
+  supports: { role: 'operator', path: () => `/v1/runs/${run.run_id}/supports` },
+  fence: { role: 'operator', path: () => '/v1/instances/ins_1/fence' },
+} as const;
+type Door = keyof typeof DOORS;
+
 /** One place of one body that a caller can fill: a right body but for the members put there. */
 interface Level {
   what: string;
-  to: 'runs' | 'proposals' | 'decisions' | 'cancel';
+  to: Door;
   body: (members: string) => string;
   /** Where the members stand. */
   at: string;
@@ -86,6 +99,16 @@ const LEVELS: readonly Level[] = [
   },
   { what: 'a decision', to: 'decisions', at: '', body: (m) => `{${decision},"action_revision":6,${m}}` },
   { what: 'a cancellation', to: 'cancel', at: '', body: (m) => `{"reason":"no",${m}}` },
+  { what: 'a verdict', to: 'verdicts', at: '', body: (m) => `{"revision":6,"verdict":"landed","evidence":"x",${m}}` },
+  {
+    what: 'the observed effect of a verdict',
+    to: 'verdicts',
+    at: '/effect',
+    body: (m) =>
+      `{"revision":6,"verdict":"landed_differently","evidence":"x","effect":{"provider_ref":"re_1","status":"done",${m}}}`,
+  },
+  { what: 'a support', to: 'supports', at: '', body: (m) => `{"revision":6,"kind":"waive_fencing","reason":"x",${m}}` },
+  { what: 'a fence', to: 'fence', at: '', body: (m) => `{"evidence":"x",${m}}` },
 ];
 
 const FAULTS = [
@@ -104,8 +127,8 @@ const FAULTS = [
 ] as const;
 
 async function send(level: Level, members: string) {
-  const path = level.to === 'runs' ? '/v1/runs' : `/v1/runs/${run.run_id}/${level.to}`;
-  return await api.post(path, keys[level.to === 'decisions' ? 'approver' : 'requester'], level.body(members));
+  const { role, path } = DOORS[level.to];
+  return await api.post(path(), keys[role], level.body(members));
 }
 
 async function expectRefused(level: Level, members: string, code: string, path: string): Promise<void> {
@@ -177,24 +200,43 @@ describe('an integer with an exponent or a fraction', () => {
       'number_not_integer',
       '/action_revision',
     ],
+    [
+      'the revision of a verdict',
+      'verdicts',
+      () => '{"revision":6e0,"verdict":"landed","evidence":"x"}',
+      'number_not_integer',
+      '/revision',
+    ],
+    [
+      'the amount of an observed effect',
+      'verdicts',
+      () =>
+        '{"revision":6,"verdict":"landed_differently","evidence":"x","effect":{"provider_ref":"r","status":"s","currency":"USD","amount_minor":1e2}}',
+      'amount_not_integer',
+      '/effect/amount_minor',
+    ],
+    [
+      'the revision of a support',
+      'supports',
+      () => '{"revision":6.5,"kind":"waive_fencing","reason":"x"}',
+      'number_not_integer',
+      '/revision',
+    ],
   ])('is refused as %s', async (what, to, body, code, path) => {
     await expectRefused({ what, to, at: '', body }, '', code, path);
   });
 });
 
-test.each(['runs', 'proposals', 'decisions', 'cancel'] as const)(
-  '%s takes JSON only, of a bounded size',
-  async (to) => {
-    const path = to === 'runs' ? '/v1/runs' : `/v1/runs/${run.run_id}/${to}`;
-    const key = keys[to === 'decisions' ? 'approver' : 'requester'];
-    expect(await api.post(path, key, '{}', { 'content-type': 'text/plain' })).toMatchObject({
-      status: 415,
-      body: { code: 'content_type_unsupported' },
-    });
-    expect(await api.post(path, key, ' '.repeat(262_145))).toMatchObject({
-      status: 413,
-      body: { code: 'body_too_large' },
-    });
-    expect((await fixture.row(run.run_id as never)).revision).toBe(run.revision);
-  },
-);
+test.each(Object.keys(DOORS) as Door[])('%s takes JSON only, of a bounded size', async (to) => {
+  const path = DOORS[to].path();
+  const key = keys[DOORS[to].role];
+  expect(await api.post(path, key, '{}', { 'content-type': 'text/plain' })).toMatchObject({
+    status: 415,
+    body: { code: 'content_type_unsupported' },
+  });
+  expect(await api.post(path, key, ' '.repeat(262_145))).toMatchObject({
+    status: 413,
+    body: { code: 'body_too_large' },
+  });
+  expect((await fixture.row(run.run_id as never)).revision).toBe(run.revision);
+});

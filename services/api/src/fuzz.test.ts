@@ -1,3 +1,4 @@
+import { stopReason } from '@counterstamp/manifest-core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { fuzzDoor } from '../../../testing/case-inputs/fuzzed-bodies.ts';
@@ -9,12 +10,14 @@ let fixture: ApiFixture;
 let api: RunningApi;
 let requester: string;
 let approver: string;
+let operator: string;
 
 beforeAll(async () => {
   fixture = await apiFixture();
   api = await fixture.start({ workflows: realDoors });
   requester = (await fixture.store.principal('requester')).key;
   approver = (await fixture.store.principal('approver')).key;
+  operator = (await fixture.store.principal('operator')).key;
 });
 afterAll(() => fixture.close());
 
@@ -79,4 +82,64 @@ test('anything in the path, the query or the body of the other routes is never a
     { numRuns: 100 },
   );
   expect((await api.client(approver).getRun(run_id)).revision).toBe(run.revision);
+});
+
+test('any verdict, support, fence or query of an operator is never a fault of ours, and what is refused changes nothing', async () => {
+  const { row, attempt_id } = await fixture.store.toExecuting();
+  const { run_id, revision } = await fixture.store.move('executor', row, 'outcome_uncertain', 'needs_reconciliation', {
+    attempt_outcome: { attempt_id, status: 'uncertain', provider_ref: null, response: { class: 'uncertain' } },
+    stop_reason: stopReason('effect_not_found'),
+    parked_reason: 'effect_not_found',
+  });
+  // A right body would move the run: each of these is too early, stale, or broken in one member.
+  const bodies = [
+    { revision, verdict: 'did_not_land', evidence: 'x', observed_at: '2026-01-31T09:30:00Z' },
+    { revision: revision + 1, verdict: 'landed', evidence: 'x', provider_ref: 're_1' },
+    {
+      revision: revision + 1,
+      verdict: 'landed_differently',
+      evidence: 'x',
+      effect: { provider_ref: 're_1', status: 'done', amount_minor: 1, currency: 'USD', target: 'order_1' },
+    },
+  ];
+  const support = {
+    revision: revision + 1,
+    kind: 'confirm_difference',
+    effect_digest: `sha256:${'0'.repeat(64)}`,
+    reason: 'x',
+  };
+  const word = fc.string({ unit: 'binary' }).map((text) => encodeURIComponent(text.toWellFormed()));
+  const value = fc.jsonValue({ stringUnit: 'binary' });
+  const member = fc.constantFrom(
+    'verdict',
+    'evidence',
+    'observed_at',
+    'provider_ref',
+    'effect',
+    'kind',
+    'effect_digest',
+    'reason',
+  );
+  const effectMember = fc.constantFrom('provider_ref', 'status', 'amount_minor', 'currency', 'target');
+  await fc.assert(
+    fc.asyncProperty(word, value, member, effectMember, async (name, any, changed, inner) => {
+      const replies = await Promise.all([
+        ...bodies.map((body) => api.post(`/v1/runs/${run_id}/verdicts`, operator, { ...body, [changed]: any })),
+        api.post(`/v1/runs/${run_id}/verdicts`, operator, {
+          ...bodies[2],
+          effect: { ...bodies[2]?.effect, [inner]: any },
+        }),
+        api.post(`/v1/runs/${run_id}/supports`, operator, { ...support, [changed]: any }),
+        api.post(`/v1/runs/${name}/verdicts`, operator, bodies[1]),
+        api.post(`/v1/instances/${name}/fence`, operator, { evidence: any }),
+        api.post('/v1/instances/ins_nobody/fence', operator, { evidence: 'x', credential_rotated: any }),
+        api.get(`/v1/instances?${name}=${name}`, operator),
+        api.get(`/v1/instances?limit=${name}`, operator),
+      ]);
+      for (const reply of replies) expect(reply.status).toBeLessThan(500);
+    }),
+    { numRuns: 100 },
+  );
+  expect(await api.client(operator).getRun(run_id)).toMatchObject({ revision, parked_reason: 'effect_not_found' });
+  expect(api.logged).toEqual([]);
 });

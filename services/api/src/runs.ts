@@ -1,19 +1,11 @@
 import { ListQuery, type RunEvents, type RunPage, type RunView } from '@counterstamp/api-contract';
-import {
-  Digest,
-  dispatchGuards,
-  type Parsed,
-  parseWith,
-  pointer,
-  Revision,
-  STATES,
-  STOP_REASONS,
-  type State,
-} from '@counterstamp/manifest-core';
+import { Digest, dispatchGuards, Revision, STATES, STOP_REASONS, type State } from '@counterstamp/manifest-core';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
 import { holdGuard } from './holds.ts';
 import { refused, refusedBy } from './problem.ts';
+import { parseQuery } from './query.ts';
+import { settlesAt } from './settling.ts';
 
 /** One run, with each condition of its dispatch and what is safe to do next at a stop. */
 export async function getRun(call: Call): Promise<Answer<RunView>> {
@@ -25,18 +17,21 @@ export async function getRun(call: Call): Promise<Answer<RunView>> {
     deps.store.holds(who.tenant_id),
   ]);
   if (loaded === undefined) return refused('run_not_found');
-  const { manifest, nowMs } = loaded;
+  const { manifest, nowMs, now } = loaded;
+  const door = deps.workflows.get(manifest.workflow);
   return answered({
     ...manifest,
     guards: [...dispatchGuards(manifest, nowMs, deps.durations), holdGuard(holds, manifest.connector)],
     next: manifest.stop_reason === null ? null : STOP_REASONS[manifest.stop_reason.code].next,
+    as_of: now,
+    settles_at: door === undefined ? null : settlesAt(manifest, deps.durations, door.visibilityMs),
   });
 }
 
 /** The tenant's runs, newest first, page by page. */
 export async function listRuns(call: Call): Promise<Answer<RunPage>> {
   const { deps, who, request } = call;
-  const query = parseQuery(new URL(request.url).searchParams);
+  const query = parseQuery(ListQuery, request);
   if (!query.ok) return refusedBy(query.refusal);
   const { state, limit, cursor } = query.value;
   const before = cursor === undefined ? undefined : decodeCursor(cursor, state);
@@ -52,21 +47,6 @@ export async function listRuns(call: Call): Promise<Answer<RunPage>> {
   const last = runs.at(-1);
   const next_cursor = found.length > limit && last !== undefined ? encodeCursor(last.run_id, state) : null;
   return answered({ runs, next_cursor });
-}
-
-function parseQuery(
-  sent: URLSearchParams,
-): Parsed<{ state?: State | undefined; limit: number; cursor?: string | undefined }> {
-  const once: Record<string, string> = {};
-  for (const [name, value] of sent) {
-    const path = pointer('', name);
-    if (Object.hasOwn(once, name))
-      return { ok: false, refusal: { code: 'value_invalid', path, detail: 'the parameter is given twice' } };
-    // A plain assignment of `__proto__` would vanish without a word.
-    if (name === '__proto__') return { ok: false, refusal: refused('unknown_member', path) };
-    once[name] = value;
-  }
-  return parseWith(ListQuery, once);
 }
 
 /** A run's history, oldest first. */

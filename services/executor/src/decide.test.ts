@@ -12,6 +12,7 @@ import {
   PROFILES,
   type Revision,
   type StopReasonCode,
+  settleMs,
   transitionRule,
 } from '@counterstamp/manifest-core';
 import type { Gathered } from '@counterstamp/workflows';
@@ -37,15 +38,16 @@ const action = approved.action as NonNullable<Manifest['action']>;
 const approval = approved.approval as Approval;
 const expiresMs = epochMs(approval.expires_at);
 
-/** What is done instead of a dispatch; a move must be the executor's to make from `awaiting_approval`. */
-function moveOf(decision: DispatchDecision) {
+/** What is done instead of a dispatch; a move must be the executor's to make from the state it is decided in. */
+function moveOf(decision: DispatchDecision, from: Manifest['state'] = 'awaiting_approval') {
   if (decision.kind === 'defer') return { kind: 'defer', wake: decision.wake_in_ms };
   if (decision.kind !== 'commit') return { kind: decision.kind };
-  const rule = transitionRule('awaiting_approval', decision.on);
+  const rule = transitionRule(from, decision.on);
   expect(rule?.by).toContain('executor');
   for (const fact of Object.keys(decision.facts)) expect(rule?.facts).toContain(fact);
   return { on: decision.on, to: rule?.to, code: decision.facts.stop_reason?.code, wake: decision.wake_in_ms };
 }
+const defers = { kind: 'defer', wake: defer_min_ms };
 const refused = (code: StopReasonCode) => ({ on: 'dispatch_refused', to: 'failed', code, wake: null });
 const voided = { on: 'decision_voided', to: 'awaiting_approval', code: undefined, wake: null };
 const expired = { on: 'approval_expired', to: 'expired', code: 'approval_expired', wake: null };
@@ -70,8 +72,7 @@ const rebound = (change: JsonObject): Manifest => {
 };
 
 describe('the row alone', () => {
-  const decide = (run: Manifest, nowMs = START_MS, flow: typeof workflow | undefined = workflow) =>
-    moveOf(decideFromRow(loaded(run, nowMs), flow, durations));
+  const decide = (run: Manifest, nowMs = START_MS) => moveOf(decideFromRow(loaded(run, nowMs), workflow, durations));
 
   test('permits a dispatch when every guard holds', () => {
     expect(decide(approved)).toEqual(dispatch);
@@ -113,12 +114,9 @@ describe('the row alone', () => {
       decided(asked(proposedRun(), { ...ACTION, operation: 'read_order' }), 'prn_ada'),
       refused('policy_denied'),
     ],
-    [
-      'a connector of another version than was bound',
-      approvedRun({ connector_version: '2' }),
-      refused('policy_denied'),
-    ],
-    ['another connector than was bound', approvedRun({ connector: 'stripe' }), refused('policy_denied')],
+    // While versions roll: another worker has it, and the approval's expiry bounds the wait.
+    ['a connector of another version than was bound, for now', approvedRun({ connector_version: '2' }), defers],
+    ['another connector than was bound, for now', approvedRun({ connector: 'stripe' }), defers],
     ...BOUND.map((change): [string, Manifest, object] => [
       `an approval that binds another ${Object.keys(change)[0]} than is derived from bytes and records`,
       rebound(change),
@@ -129,13 +127,13 @@ describe('the row alone', () => {
       approvedRun({ resource_key: 'shop_north/sandbox-payments/pay_1' }),
       refused('approval_invalid'),
     ],
-    ['a run that is in doubt already', approvedRun({ state: 'needs_reconciliation' }), { kind: 'nothing' }],
   ])('refuses %s', (_, run, expected) => {
     expect(decide(run)).toEqual(expected);
   });
 
-  test('refuses a run whose workflow is not installed', () => {
-    expect(moveOf(decideFromRow(loaded(approved), undefined, durations))).toEqual(refused('policy_denied'));
+  test('waits with a run whose workflow is not installed, for as long as its approval lives', () => {
+    expect(moveOf(decideFromRow(loaded(approved), undefined, durations))).toEqual(defers);
+    expect(moveOf(decideFromRow(loaded(approved, expiresMs), undefined, durations))).toEqual(expired);
   });
 
   const edge = expiresMs - epsilon_ms - EXPIRY_MARGIN_MS;
@@ -230,23 +228,135 @@ describe('the fresh read', () => {
   });
 });
 
-test.each(
-  Object.entries({
-    digest_mismatch: refused('digest_mismatch'),
-    approval_invalid: refused('approval_invalid'),
-    decisions_insufficient: voided,
-    operation_unavailable: refused('policy_denied'),
-    other_generation_open: refused('precondition_failed'),
-    approval_expired: expired,
-    deadline_exceeded: overdue,
-    expires_too_soon: { kind: 'defer', wake: EXPIRY_MARGIN_MS + epsilon_ms },
-    on_hold: { kind: 'defer', wake: defer_min_ms },
-    resource_busy: { kind: 'defer', wake: defer_min_ms },
-  } satisfies Record<DispatchRefusal, object>),
-)('a dispatch that the database refuses as %s leads on without a send', (code, expected) => {
+/** Every reason that the database may give, and what follows before the first dispatch. */
+const REFUSALS = Object.entries({
+  digest_mismatch: refused('digest_mismatch'),
+  approval_invalid: refused('approval_invalid'),
+  decisions_insufficient: voided,
+  operation_unavailable: refused('policy_denied'),
+  other_generation_open: refused('precondition_failed'),
+  approval_expired: expired,
+  deadline_exceeded: overdue,
+  expires_too_soon: { kind: 'defer', wake: EXPIRY_MARGIN_MS + epsilon_ms },
+  on_hold: { kind: 'defer', wake: defer_min_ms },
+  resource_busy: { kind: 'defer', wake: defer_min_ms },
+} satisfies Record<Exclude<DispatchRefusal, 'retry_invalid'>, object>);
+test.each(REFUSALS)('a dispatch that the database refuses as %s leads on without a send', (code, expected) => {
   expect(DISPATCH_REFUSALS).toContain(code);
   const refusal = { code: code as DispatchRefusal, detail: 'why' };
   expect(moveOf(decideRefusal(loaded(approved), refusal, durations))).toEqual(expected);
+});
+
+describe('a recorded retry', () => {
+  const DOUBT = { code: 'external_result_uncertain', message: 'timeout' } as const;
+  const retrying = (change: Partial<Manifest> = {}): Manifest =>
+    approvedRun({
+      state: 'needs_reconciliation',
+      retry_allowed: true,
+      stop_reason: DOUBT,
+      attempts: [attempt(approved)],
+      ...change,
+    });
+  /** A retry that is refused is taken back with its reason; the run stays what it was and the reconciler goes on. */
+  const takenBack = (decision: DispatchDecision) => {
+    expect(moveOf(decision, 'needs_reconciliation')).toEqual({
+      on: 'retry_refused',
+      to: 'needs_reconciliation',
+      code: DOUBT.code,
+      wake: stage_lease_ms,
+    });
+    return decision.kind === 'commit' ? (decision.facts.stop_reason?.message ?? '') : '';
+  };
+  const fromRow = (run: Manifest, nowMs = START_MS) => decideFromRow(loaded(run, nowMs), workflow, durations);
+
+  test('is dispatched when every check of a first dispatch holds again', () => {
+    expect(fromRow(retrying())).toEqual(dispatch);
+    const gathered = { kind: 'records', records: records() } as const;
+    expect(decideFromFresh(loaded(retrying()), workflow, approvedFacts(approved), gathered, durations)).toEqual(
+      dispatch,
+    );
+  });
+
+  const withAction = (change: Partial<typeof action>) => ({ action: { ...action, ...change } });
+  test.each<[string, Partial<Manifest>, number, RegExp]>([
+    ['the run’s deadline has passed', {}, epochMs(approved.deadlines.run), /deadline of the whole run/],
+    ['the approval has expired', {}, expiresMs, /retry was refused: .*expir/i],
+    ['the stored bytes were changed', withAction({ canonical: '{}' }), START_MS, /retry was refused: The stored action/],
+    ['another action was fixed', { action_revision: 99 as Revision }, START_MS, /for another action/],
+    ['a rejection came', { approval: decided(approved, 'prn_bob', 'reject').approval }, START_MS, /retry was refused: The recorded decisions do not suffice/],
+    [
+      'an approver was lost',
+      { approval: { ...approval, decisions: [] }, decisions_sufficient: false },
+      START_MS,
+      /approvals no longer suffice/,
+    ],
+    ['the operation is no longer allowed', { allowed_operations: ['read_order'] }, START_MS, /polic/i],
+    [
+      'the resource is not the action’s',
+      { resource_key: 'shop_north/sandbox-payments/pay_1' },
+      START_MS,
+      /resource_key/,
+    ],
+  ])('is taken back when %s', (_, change, nowMs, why) => {
+    expect(takenBack(fromRow(retrying(change), nowMs))).toMatch(why);
+  });
+
+  test('only waits while its workflow is not installed here: another worker may have it', () => {
+    expect(moveOf(decideFromRow(loaded(retrying()), undefined, durations))).toEqual(defers);
+    expect(moveOf(fromRow(retrying({ connector_version: '2' })))).toEqual(defers);
+    expect(takenBack(fromRow(retrying(), expiresMs))).toMatch(/expir/i);
+  });
+
+  test('too close to the expiry waits for it, and is taken back then', () => {
+    const edge = expiresMs - epsilon_ms - EXPIRY_MARGIN_MS;
+    expect(fromRow(retrying(), edge - 1)).toEqual(dispatch);
+    expect(moveOf(fromRow(retrying(), edge))).toEqual({ kind: 'defer', wake: epsilon_ms + EXPIRY_MARGIN_MS });
+  });
+
+  test.each<[string, Gathered, ReturnType<typeof approvedFacts>, RegExp]>([
+    ['may not read', { kind: 'stop', code: 'operation_unavailable', detail: 'no' }, approvedFacts(approved), /no/],
+    [
+      'finds the request closed',
+      { kind: 'records', records: records({ request: { status: 'closed' } }) },
+      approvedFacts(approved),
+      /retry was refused/,
+    ],
+    [
+      'finds other evidence: nobody approves it anew while the first send is in doubt',
+      { kind: 'records', records: records({ payment: { refundable_amount_minor: 4300 } }) },
+      approvedFacts(approved),
+      /evidence changed/,
+    ],
+    ['finds the evidence erased', { kind: 'records', records: records() }, undefined, /erased/],
+  ])('is taken back when the fresh read %s', (_, gathered, basis, why) => {
+    expect(takenBack(decideFromFresh(loaded(retrying()), workflow, basis, gathered, durations))).toMatch(why);
+  });
+
+  test('waits when the fresh read fails: nothing was concluded', () => {
+    const failed = { kind: 'read_failed', operation: 'read_order', reason: 'timeout' } as const;
+    expect(moveOf(decideFromFresh(loaded(retrying()), workflow, approvedFacts(approved), failed, durations))).toEqual(
+      defers,
+    );
+  });
+
+  test.each([...REFUSALS.map(([code]) => code as DispatchRefusal), 'retry_invalid' as const])(
+    'that the database refuses as %s is taken back, unless it need only wait',
+    (code) => {
+      const decision = decideRefusal(loaded(retrying()), { code, detail: 'why' }, durations);
+      if (code === 'on_hold' || code === 'resource_busy') expect(moveOf(decision)).toEqual(defers);
+      else if (code === 'expires_too_soon')
+        expect(moveOf(decision)).toEqual({ kind: 'defer', wake: EXPIRY_MARGIN_MS + epsilon_ms });
+      else expect(takenBack(decision)).toContain('The retry was refused: ');
+    },
+  );
+
+  test('is taken back under the reason for which the run is in doubt: why it stopped has not changed', () => {
+    const late = retrying({ stop_reason: { code: 'verification_not_found', message: 'm' } });
+    const decision = decideRefusal(loaded(late), { code: 'retry_invalid', detail: 'no_key' }, durations);
+    expect(decision).toMatchObject({
+      facts: { stop_reason: { code: 'verification_not_found', message: expect.stringContaining('no_key') } },
+    });
+  });
 });
 
 describe('an outcome', () => {
@@ -266,7 +376,10 @@ describe('an outcome', () => {
     retry_safe: { class: 'retry_safe', reason: 'rate_limited' },
     uncertain: { class: 'uncertain', reason: 'timeout' },
   };
-  const clear = { on: 'effect_rejected', to: 'failed', status: 'rejected', code: 'effect_rejected', wake: null };
+  const VISIBILITY_MS = 300;
+  // Looked at again once the effect could no longer begin unseen (protocol rule 25).
+  const settled = durations.call_deadline_ms + settleMs(durations, VISIBILITY_MS);
+  const clear = { on: 'effect_rejected', to: 'failed', status: 'rejected', code: 'effect_rejected', wake: settled };
   const inDoubt = {
     on: 'outcome_uncertain',
     to: 'needs_reconciliation',
@@ -299,7 +412,7 @@ describe('an outcome', () => {
   );
 
   test.each(rows)('$class $when', ({ outcome, earlier }) => {
-    const decision = decideOutcome('att_9', earlier, outcome, durations);
+    const decision = decideOutcome('att_9', earlier, outcome, durations, VISIBILITY_MS);
     const rule = transitionRule('executing', decision.on);
     expect(rule?.by).toContain('executor');
     for (const fact of Object.keys(decision.facts)) expect(rule?.facts).toContain(fact);
@@ -317,7 +430,7 @@ describe('an outcome', () => {
 
   test('keeps the provider’s own name of an effect, and invents none', () => {
     const nameOf = (outcome: Outcome) =>
-      decideOutcome('att_9', [], outcome, durations).facts.attempt_outcome?.provider_ref;
+      decideOutcome('att_9', [], outcome, durations, VISIBILITY_MS).facts.attempt_outcome?.provider_ref;
     expect(nameOf(OUTCOMES.applied)).toBe('re_1');
     for (const outcome of [OUTCOMES.rejected, OUTCOMES.not_sent, OUTCOMES.retry_safe, OUTCOMES.uncertain])
       expect(nameOf(outcome)).toBeNull();
@@ -326,8 +439,13 @@ describe('an outcome', () => {
   test('an accepted effect whose status is failed, pending or unknown is verified like any other', () => {
     for (const settlement of ['failed', 'pending', 'unrecognised'] as const)
       expect(
-        decideOutcome('att_9', [], { class: 'applied', effect: effect({ settlement }), replayed: 'unknown' }, durations)
-          .on,
+        decideOutcome(
+          'att_9',
+          [],
+          { class: 'applied', effect: effect({ settlement }), replayed: 'unknown' },
+          durations,
+          VISIBILITY_MS,
+        ).on,
       ).toBe('effect_accepted');
   });
 });

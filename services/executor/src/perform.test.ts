@@ -1,5 +1,5 @@
 import { createServer, type Socket } from 'node:net';
-import { type Connector, createSandboxPayments } from '@counterstamp/connectors';
+import { type Connector, createSandboxPayments, keyRetentionMs } from '@counterstamp/connectors';
 import {
   type CommitOutcome,
   DISPATCH_REFUSALS,
@@ -11,11 +11,12 @@ import {
   idempotencyKey,
   PROFILES,
   type Revision,
+  retryReserveMs,
   type StageCommit,
   type Store,
 } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
-import { noFailpoints } from '@counterstamp/stage-runtime';
+import { noFailpoints, openOneShot } from '@counterstamp/stage-runtime';
 import { refundWorkflow, type Workflow } from '@counterstamp/workflows';
 import { afterEach, describe, expect, test } from 'vitest';
 import { at, attempt, hotRow, loaded, START_MS } from '../../../testing/manifest-builder.ts';
@@ -152,18 +153,20 @@ async function lab({ reply = CREATED, failpoint = noFailpoints, connector = {}, 
   });
   const workflow = refundWorkflow({ ...payments, ...connector });
   let attempts = 0;
+  const metrics = metricsOf('executor');
   const deps = {
     store,
     clock,
     ids: { uuid: () => 'x', id: () => `att_${++attempts}`, salt: () => 'x' },
     failpoint,
     durations,
+    open: openOneShot,
     log,
-    metrics: metricsOf('executor'),
+    metrics,
     development: true,
   };
   const perform = (on = run) => performDispatch(on, workflow, deps);
-  return { peer, clock, dispatches, outcomes, late, lines, perform };
+  return { peer, clock, dispatches, outcomes, late, lines, metrics, workflow, perform };
 }
 
 /** Nothing arrived, and nothing can any more. */
@@ -191,6 +194,7 @@ describe('a dispatch', () => {
       operation: 'refund_order',
       call_deadline_ms: durations.call_deadline_ms,
       expiry_margin_ms: epsilon_ms + 1_000,
+      retry: null,
     });
 
     expect(peer.received()).toHaveLength(1);
@@ -291,6 +295,94 @@ describe('a dispatch', () => {
   test('of a run without an action is a bug', async () => {
     const { perform } = await lab({});
     await expect(perform({ ...run, manifest: { ...manifest, action: null } })).rejects.toThrow('without an action');
+  });
+});
+
+describe('a retry', () => {
+  const doubted = loaded({
+    ...manifest,
+    state: 'needs_reconciliation',
+    retry_allowed: true,
+    stop_reason: { code: 'external_result_uncertain', message: 'm' },
+    attempts: [attempt(manifest)],
+  });
+  /** The failpoints in the order in which a dispatch reached them. */
+  const recording = () => {
+    const order: FailpointName[] = [];
+    const note = (name: FailpointName) => void order.push(name);
+    return { order, failpoint: { reach: (name, _run) => Promise.resolve(note(name)), reachSync: note } as Failpoint };
+  };
+
+  test('sends the first attempt’s bytes under its key, and tells the database what the key contract grants', async () => {
+    const first = await lab({});
+    await first.perform();
+    const again = await lab({});
+    expect(await again.perform(doubted)).toMatchObject({ kind: 'committed', row: { state: 'verifying' } });
+    const [before, after] = [first.dispatches[0], again.dispatches[0]];
+    if (before === undefined || after === undefined) throw new Error('nothing was dispatched');
+    expect(Buffer.from(after.request_bytes)).toEqual(Buffer.from(before.request_bytes));
+    expect(after).toMatchObject({
+      expected: doubted.manifest.revision,
+      idempotency_key: before.idempotency_key,
+      request_digest: before.request_digest,
+      action_digest: before.action_digest,
+      retry: { retention_ms: keyRetentionMs(again.workflow.contract), reserve_ms: retryReserveMs(durations) },
+    });
+    expect(again.peer.received()).toHaveLength(1);
+    const keyOnTheWire = (text = '') => /idempotency-key: (\S+)/i.exec(text)?.[1];
+    expect(keyOnTheWire(again.peer.received()[0])).toBe(before.idempotency_key);
+    expect(again.peer.received()[0]?.split('\r\n\r\n')[1]).toBe(first.peer.received()[0]?.split('\r\n\r\n')[1]);
+  });
+
+  test('is a move of its own in log and metrics', async () => {
+    const { lines, metrics, perform } = await lab({});
+    await perform(doubted);
+    expect(lines).toContainEqual(
+      expect.objectContaining({ from: 'needs_reconciliation', to: 'executing', trigger: 'retry_dispatched' }),
+    );
+    expect(await metrics.text()).toContain('trigger="retry_dispatched"');
+  });
+
+  test('reaches its own failpoint between the acknowledged commit and the deadline check; a first dispatch never does', async () => {
+    const { order, failpoint } = recording();
+    await (await lab({ failpoint })).perform(doubted);
+    const acked = order.indexOf('dispatch.acked.before-check');
+    expect(order.slice(acked, acked + 4)).toEqual([
+      'dispatch.acked.before-check',
+      'retry.committed.before-write',
+      'dispatch.checked.before-write',
+      'dispatch.written.before-response',
+    ]);
+    const once = recording();
+    await (await lab({ failpoint: once.failpoint })).perform();
+    expect(once.order).not.toContain('retry.committed.before-write');
+  });
+
+  test('has a clock of its own: the deadline check counts from this commit, not from the first', async () => {
+    const { outcomes, peer, perform } = await lab({
+      commitDispatch: (_commit, _peer, clock) => {
+        clock.advance(BUDGET_MS - epsilon_ms + 1);
+        return Promise.resolve(committed());
+      },
+    });
+    await perform(doubted);
+    expect(outcomes).toMatchObject([{ on: 'nothing_sent' }]);
+    await nothingSent(peer);
+  });
+
+  test('that the provider clearly rejects leaves the run in doubt: the first send may have been applied', async () => {
+    const { outcomes, perform } = await lab({ reply: DISPUTED });
+    await perform(doubted);
+    expect(outcomes).toMatchObject([{ on: 'outcome_uncertain', facts: { attempt_outcome: { status: 'uncertain' } } }]);
+  });
+
+  test('that the database refuses sends nothing and is taken back', async () => {
+    const { peer, outcomes, perform } = await lab({
+      commitDispatch: () => Promise.resolve({ kind: 'refused', code: 'retry_invalid', detail: 'evidence_stands' }),
+    });
+    expect(await perform(doubted)).toMatchObject({ kind: 'commit', on: 'retry_refused' });
+    await nothingSent(peer);
+    expect(outcomes).toEqual([]);
   });
 });
 
@@ -485,7 +577,10 @@ describe('an outcome', () => {
     });
     expect(await perform()).toMatchObject({ kind: 'nothing' });
     expect(outcomes).toHaveLength(1);
-    expect(late).toMatchObject([{ run_id: manifest.run_id, attempt_id: 'att_1', applied, body: { class: outcome } }]);
+    const provider_ref = applied ? 're_1' : null;
+    expect(late).toMatchObject([
+      { run_id: manifest.run_id, attempt_id: 'att_1', applied, provider_ref, body: { class: outcome } },
+    ]);
   });
 
   test('is tried again while the database is away, on the same revision, and sent once', async () => {

@@ -101,7 +101,8 @@ function lookFacts(run: LoadedRun, observation: Observation, terms: Terms): Next
         ? { since_deadline: nowMs - lastDeadline, settle: settleMs(durations, terms.visibilityMs) }
         : null,
     key: retention === null ? null : { retention },
-    since_first_send: left.length === 0 ? 0 : nowMs + 1 - Math.min(...left.map((attempt) => epochMs(attempt.started_at))),
+    since_first_send:
+      left.length === 0 ? 0 : nowMs + 1 - Math.min(...left.map((attempt) => epochMs(attempt.started_at))),
     reserve: retryReserveMs(durations),
     verifier_gave_up: verifierGaveUp(run, terms),
   };
@@ -268,7 +269,10 @@ function park(
 function reasonsOf({ attempts }: Manifest): string {
   return attempts
     .map(({ response }) =>
-      typeof response === 'object' && response !== null && !Array.isArray(response) && typeof response.reason === 'string'
+      typeof response === 'object' &&
+      response !== null &&
+      !Array.isArray(response) &&
+      typeof response.reason === 'string'
         ? response.reason
         : 'unknown',
     )

@@ -37,7 +37,7 @@ function lab(claims: DueRun[][], script: Partial<Store> = {}, failpoint: Failpoi
   const store = scriptedStore({
     claimDue: (claim) => {
       claimed.push(claim);
-      return Promise.resolve(claims.shift() ?? []);
+      return Promise.resolve({ due: claims.shift() ?? [], skipped: 0 });
     },
     commitStage: (commit): Promise<CommitOutcome> => {
       commits.push(commit);
@@ -45,7 +45,13 @@ function lab(claims: DueRun[][], script: Partial<Store> = {}, failpoint: Failpoi
       if (row === undefined) throw new Error('unknown run');
       return Promise.resolve({
         kind: 'committed',
-        row: { ...row, state: commit.to, revision: (commit.expected + 1) as Revision, wake_at: null },
+        row: {
+          ...row,
+          state: commit.to,
+          revision: (commit.expected + 1) as Revision,
+          wake_at: null,
+          parked_reason: commit.facts.parked_reason ?? null,
+        },
       });
     },
     ...script,
@@ -109,6 +115,16 @@ describe('one sweep', () => {
       { on: 'deadline_passed', to: 'needs_reconciliation' },
       ['reconcile'],
     ],
+    [
+      'an overdue run in doubt is parked: a deadline ends no effect',
+      due(
+        1,
+        { state: 'needs_reconciliation', stop_reason: { code: 'external_result_uncertain', message: 'm' } },
+        'run',
+      ),
+      { on: 'parked', to: 'needs_reconciliation' },
+      [],
+    ],
   ])('%s', async (_, item, expected, stages) => {
     const { deps, commits, hints, metrics } = lab([[item]]);
     await sweepOnce(deps);
@@ -152,8 +168,18 @@ describe('one sweep', () => {
   test('claims with the bounds of the configuration', async () => {
     const { deps, claimed } = lab([[]]);
     await sweepOnce(deps);
-    const { rehint_min_ms, rehint_max_ms, sweep_grace_ms } = durations;
-    expect(claimed).toEqual([{ limit: expect.any(Number), rehint_min_ms, rehint_max_ms, sweep_grace_ms }]);
+    const { rehint_min_ms, rehint_max_ms, sweep_grace_ms, lease_loss_ms } = durations;
+    expect(claimed).toEqual([
+      { limit: expect.any(Number), rehint_min_ms, rehint_max_ms, sweep_grace_ms, lease_loss_ms },
+    ]);
+  });
+
+  test('counts the due runs that somebody else holds: a stopped process shows as a number that stays', async () => {
+    const { deps, lines, metrics } = lab([], { claimDue: () => Promise.resolve({ due: [], skipped: 3 }) });
+    expect(await sweepOnce(deps)).toBe(0);
+    await sweepOnce(deps);
+    expect(await metrics.text()).toMatch(/^counterstamp_sweep_skipped_total.* 6$/m);
+    expect(lines).toContainEqual(expect.objectContaining({ due: 0, skipped: 3 }));
   });
 
   test('commits before it hints, and claims before both', async () => {
@@ -177,7 +203,7 @@ describe('the sweeper', () => {
       claimDue: () => {
         const claim = claims.shift();
         if (claims.length === 0) stop.abort();
-        return claim instanceof Error ? Promise.reject(claim) : Promise.resolve(claim ?? []);
+        return claim instanceof Error ? Promise.reject(claim) : Promise.resolve({ due: claim ?? [], skipped: 0 });
       },
     });
     return { ended: sweep(deps, stop.signal), clock, lines, hints };

@@ -2,16 +2,17 @@ import type { Observation, Settlement } from '@counterstamp/connectors';
 import { backoffMs, epochMs, LIMITS, PROFILES, type StopReasonCode, transitionRule } from '@counterstamp/manifest-core';
 import { describe, expect, test } from 'vitest';
 import { counted, loaded, START_MS } from '../../../testing/manifest-builder.ts';
-import { approvedRun, effect } from '../../../testing/refund-case.ts';
+import { approvedRun, effect, workflow } from '../../../testing/refund-case.ts';
 import { decideVerification } from './decide.ts';
 
-const terms = { durations: PROFILES.fast, limits: LIMITS };
-const { look_min_ms, look_max_ms } = terms.durations;
+const { contract } = workflow;
+const terms = { durations: PROFILES.fast, limits: LIMITS, contract };
+const { look_min_ms, look_max_ms, closure_audit_ms } = terms.durations;
 const verifying = approvedRun({ state: 'verifying' });
 
-function moveOf(observation: Observation, waits = 0, nowMs = START_MS) {
+function moveOf(observation: Observation, waits = 0, nowMs = START_MS, judged = terms) {
   const run = counted(verifying, { verification_waits: waits });
-  const decision = decideVerification(loaded(run, nowMs), observation, terms);
+  const decision = decideVerification(loaded(run, nowMs), observation, judged);
   if (decision.kind !== 'commit') throw new Error(`decided ${decision.kind}`);
   const rule = transitionRule('verifying', decision.on);
   expect(rule?.by).toContain('verifier');
@@ -47,13 +48,14 @@ const lookalike: Observation = { kind: 'found', match: 'lookalike', effects: [ef
 const absent: Observation = { kind: 'absent', strength: 'strong' };
 const unknown: Observation = { kind: 'unknown', reason: 'timeout' };
 
-const matched = { on: 'effect_verified', to: 'completed', seen: 'matched', wake: null };
+// Both are looked at again: a settlement may turn, and a failed effect may turn out to be another (protocol rule 25).
+const matched = { on: 'effect_verified', to: 'completed', seen: 'matched', wake: closure_audit_ms };
 const failed = {
   on: 'settlement_failed',
   to: 'failed',
   seen: 'settlement_failed',
   code: 'settlement_failed' satisfies StopReasonCode,
-  wake: null,
+  wake: closure_audit_ms,
 };
 const parked = {
   on: 'verification_failed',
@@ -85,6 +87,13 @@ describe('a read that settles the question, at any count and past the run’s de
       [0, late],
     ] as const)
       expect(moveOf(observation, waits, nowMs)).toEqual({ code: undefined, parked: undefined, ...expected });
+  });
+
+  test('a completed run is not looked at again where a final status never turns, or its workflow is gone', () => {
+    const never = { ...terms, contract: { ...contract, reversalHorizonMs: 0 } };
+    expect(moveOf(exact('final'), 0, START_MS, never)).toMatchObject({ on: 'effect_verified', wake: null });
+    const gone = { ...terms, contract: undefined };
+    expect(decideVerification(loaded(verifying), exact('final'), gone)).toMatchObject({ wake_in_ms: null });
   });
 
   test('names the fields in which the effect differs', () => {

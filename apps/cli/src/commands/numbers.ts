@@ -1,5 +1,8 @@
 import { InvalidArgumentError } from 'commander';
 
+/** Largest revision that an option takes; no run has come near. */
+export const REVISION_MAX = 999_999_999;
+
 /** A whole number between two bounds, for an option. */
 export function wholeNumber(min: number, max: number): (text: string) => number {
   return (text) => {

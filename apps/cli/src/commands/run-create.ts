@@ -1,8 +1,7 @@
-import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { type AccessOptions, openApi, withAccess } from '../api-access.ts';
-import { CliFailure, EXIT } from '../failure.ts';
 import { printJson, printText } from '../output/print.ts';
+import { readInput } from '../read-input.ts';
 
 /** `counterstamp run create`. */
 export function addRunCreate(run: Command): void {
@@ -24,28 +23,11 @@ Examples:
     | counterstamp run create --file -`,
     )
     .action(async (options: AccessOptions & { file: string; json?: true }) => {
-      const bytes = await readBytes(options.file);
+      const bytes = await readInput(options.file, '--file', 'the request');
       const client = await openApi(options, 'requester');
       const created = await client.createRun(bytes);
       if (options.json) return printJson(created);
       const what = created.created ? 'created' : 'exists already, from the same request';
       printText(`${created.run_id}  ${created.state}, generation ${created.generation} (${what})`);
     });
-}
-
-async function readBytes(file: string): Promise<Uint8Array<ArrayBuffer>> {
-  if (file === '-') {
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of process.stdin) chunks.push(chunk as Uint8Array);
-    return new Uint8Array(Buffer.concat(chunks));
-  }
-  try {
-    return new Uint8Array(await readFile(file));
-  } catch (error) {
-    throw new CliFailure(
-      `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}.`,
-      'Name the file that holds the request with --file, or - for standard input.',
-      EXIT.usage,
-    );
-  }
 }

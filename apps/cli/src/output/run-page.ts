@@ -1,5 +1,14 @@
 import type { RunView } from '@counterstamp/api-contract';
+import { z } from 'zod';
 import { printable, table } from './table.ts';
+
+/** The body of an observation of kind `person`, as the database writes it. */
+const PersonBody = z.looseObject({
+  verdict: z.string(),
+  evidence: z.string(),
+  observed_at: z.string().nullish(),
+  effect: z.unknown().optional(),
+});
 
 /** A run as a person reads it: where it stands and why, what is asked for, and everything that happened to it. Pure. */
 export function runPage(run: RunView): string {
@@ -9,6 +18,7 @@ export function runPage(run: RunView): string {
     section('Decisions', decisionLines(run)),
     section('Attempts', attemptLines(run)),
     section('Observations', observationLines(run)),
+    section('Answers that came late', lateLines(run)),
     section('Conditions of a dispatch, judged now', guardLines(run)),
     section('Deadlines', deadlineLines(run)),
   ]
@@ -16,17 +26,21 @@ export function runPage(run: RunView): string {
     .join('\n\n');
 }
 
-function section(title: string, lines: readonly string[]): string {
+export function section(title: string, lines: readonly string[]): string {
   return lines.length === 0 ? '' : `${title}\n${lines.map((line) => `  ${line}`.trimEnd()).join('\n')}`;
 }
 
-function heading(run: RunView): string {
+/** Where the run stands, why, and what comes next. */
+export function heading(run: RunView): string {
+  const waits =
+    run.parked_reason !== null ? ' (parked for a person)' : run.retry_allowed ? ' (a retry is recorded)' : '';
   const lines = [
-    `${run.run_id}  ${run.state}${run.parked_reason === null ? '' : ' (parked for a person)'}`,
+    `${run.run_id}  ${run.state}${waits}`,
     `  request ${run.request_id} of ${run.tenant_id}, generation ${run.generation}, workflow ${run.workflow} ${run.workflow_version}, revision ${run.revision}, since ${run.state_since}`,
   ];
   if (run.stop_reason !== null) lines.push(`  Why: ${run.stop_reason.code}: ${printable(run.stop_reason.message)}`);
   if (run.next !== null) lines.push(`  Next: ${run.next}`);
+  if (run.parked_reason !== null) lines.push(`  Settle it: counterstamp reconcile ${run.run_id}`);
   return lines.join('\n');
 }
 
@@ -57,26 +71,58 @@ function decisionLines(run: RunView): string[] {
   ).split('\n');
 }
 
-function attemptLines(run: RunView): string[] {
+/** Every physical send, in order. */
+export function attemptLines(run: Pick<RunView, 'attempts'>): string[] {
   if (run.attempts.length === 0) return [];
   return table(
-    ['N', 'STARTED', 'CALL DEADLINE', 'STATUS', 'PROVIDER REF', 'ANSWER'],
+    ['N', 'STARTED', 'CALL DEADLINE', 'STATUS', 'PROVIDER REF', 'BY', 'ANSWER'],
     run.attempts.map((one) => [
       String(one.n),
       one.started_at,
       one.call_deadline,
       one.status,
       one.provider_ref ?? '',
+      one.instance_id,
       oneLine(one.response),
     ]),
   ).split('\n');
 }
 
-function observationLines(run: RunView): string[] {
+/** What own reads and persons saw, in order. */
+export function observationLines(run: Pick<RunView, 'observations'>): string[] {
   if (run.observations.length === 0) return [];
   return table(
     ['AT', 'SEEN', 'PROVIDER REF', 'DETAIL'],
-    run.observations.map((one) => [one.at, one.kind, one.provider_ref ?? '', oneLine(one.body)]),
+    run.observations.map((one) => [
+      one.at,
+      one.kind,
+      one.provider_ref ?? '',
+      one.kind === 'person' ? verdictText(one.body) : oneLine(one.body),
+    ]),
+  ).split('\n');
+}
+
+/** What a person said, in their own words. */
+function verdictText(body: unknown): string {
+  const said = PersonBody.safeParse(body);
+  if (!said.success) return oneLine(body);
+  const { verdict, evidence, observed_at, effect } = said.data;
+  const looked = observed_at == null ? '' : ` (looked at ${observed_at})`;
+  return `${verdict.replaceAll('_', ' ')}: ${evidence}${looked}${effect == null ? '' : ` ${JSON.stringify(effect)}`}`;
+}
+
+/** Answers whose attempt was closed without them; one that was applied forbids to call the effect absent. */
+export function lateLines(run: Pick<RunView, 'evidence'>): string[] {
+  const late = run.evidence.filter((one) => one.kind === 'late_effect' || one.kind === 'late_outcome');
+  if (late.length === 0) return [];
+  return table(
+    ['AT', 'WHAT', 'OF', 'ANSWER'],
+    late.map((one) => [
+      one.observed_at,
+      one.kind === 'late_effect' ? 'the provider accepted' : 'no clear answer',
+      one.source_ref,
+      oneLine(one.facts),
+    ]),
   ).split('\n');
 }
 
@@ -99,7 +145,16 @@ function deadlineLines(run: RunView): string[] {
 const DETAIL_MAX = 160;
 
 function oneLine(value: unknown): string {
-  if (value === null) return '';
-  const text = JSON.stringify(value);
+  const text = plainly(value);
   return text.length <= DETAIL_MAX ? text : `${text.slice(0, DETAIL_MAX - 1)}…`;
+}
+
+/** `reason: timeout, after: 3` for a flat object; whatever is nested stays JSON. */
+function plainly(value: unknown): string {
+  if (value === null) return '';
+  const isFlat = typeof value === 'object' && Object.values(value).every((one) => typeof one !== 'object');
+  if (!isFlat || Array.isArray(value)) return JSON.stringify(value);
+  return Object.entries(value)
+    .map(([name, one]) => `${name}: ${String(one)}`)
+    .join(', ');
 }

@@ -23,6 +23,7 @@ import {
   RefundEdit,
   RequestEdit,
 } from './edit-facts.ts';
+import { providerHistory } from './provider-history.ts';
 import { CaseSeed, seedCase } from './seed-case.ts';
 import { withBody, withQuery } from './with-input.ts';
 
@@ -186,6 +187,8 @@ function addBookRoutes(app: Hono<NodeBinding>, world: World): void {
       return jsonAnswer(200, { effects: (refunds ?? []).map((refund) => effectView(refund, now)) });
     }),
   );
+
+  app.get('/history', (c) => respond(c, jsonAnswer(200, providerHistory(world))));
 
   app.get('/clock', (c) => respond(c, jsonAnswer(200, { now: isoTime(world.clock.now()) })));
 

@@ -1,9 +1,8 @@
-import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { HONEST_PLAN, planCreate } from '../faults/catalogue.ts';
 import { type Answer, jsonAnswer, problemAnswer, withHeader } from '../http/answer.ts';
 import type { NodeContext } from '../http/binding.ts';
-import { parseJson, readBody } from '../http/body.ts';
+import { parseJson, readBody, requestDigest, sha256Hex } from '../http/body.ts';
 import { abortedByClient, cut, type Delivery, deliver } from '../http/delivery.ts';
 import { refuseAccess } from '../provider/authority.ts';
 import { Currency, Id, PositiveMinorUnits } from '../values.ts';
@@ -34,7 +33,7 @@ type Judgement =
 /** POST /credits/grants: ledger → access → validation → fault → booking → answer. No key: the same body again is another grant. */
 export async function createGrant(c: NodeContext, world: World): Promise<Response> {
   const { outgoing } = c.env;
-  const entry = world.credits.ledger.open(world.clock.now());
+  const entry = world.credits.ledger.open(world.clock);
   outgoing.once('close', () => {
     entry.aborted ||= abortedByClient(outgoing);
   });
@@ -72,7 +71,8 @@ async function judge(c: NodeContext, world: World, entry: GrantLedgerEntry): Pro
     const answer = problemAnswer(413, 'body_too_large', `The body is larger than ${BODY_BYTES_MAX} bytes.`);
     return refused(withHeader(answer, 'connection', 'close'));
   }
-  entry.body_sha256 = createHash('sha256').update(read.bytes).digest('hex');
+  entry.body_sha256 = sha256Hex(read.bytes);
+  entry.body_digest = requestDigest(read.bytes);
   entry.body = read.bytes.toString('utf8');
   const parsed = parseJson(read.bytes, GrantBody);
   if (parsed.ok) {

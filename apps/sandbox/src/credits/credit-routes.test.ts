@@ -29,8 +29,10 @@ describe('a grant', () => {
       {
         seq: 1,
         received_at: '2026-01-01T00:00:00.000Z',
+        arrived_at: '2026-01-01T00:00:00.000Z',
         customer_id: 'cus_ord_1',
         body_sha256: createHash('sha256').update(body).digest('hex'),
+        body_digest: `sha256:${createHash('sha256').update(`cs.request-bytes.v1\0${body}`).digest('hex')}`,
         body,
         memo: GRANT.memo,
         fault: null,

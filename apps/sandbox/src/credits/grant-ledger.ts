@@ -1,4 +1,4 @@
-import { type EpochMs, isoTime } from '../clock.ts';
+import { isoTime, type SettableClock } from '../clock.ts';
 import type { LedgerOutcome } from '../provider/ledger.ts';
 
 /** One POST /credits/grants as it arrived, whatever came of it. */
@@ -6,9 +6,13 @@ export interface GrantLedgerEntry {
   readonly seq: number;
   /** ISO 8601 with milliseconds; when the headers were read. */
   readonly received_at: string;
+  /** The same by the clock that `/admin/clock` does not move, for a comparison with the times of clients. */
+  readonly arrived_at: string;
   customer_id: string | null;
   /** Hex, over the raw bytes; null when the body did not arrive whole. */
   body_sha256: string | null;
+  /** Of the same bytes, under the tag by which a client of ours names what it sends, see `requestDigest`. */
+  body_digest: string | null;
   body: string | null;
   memo: string | null;
   /** Kind of the fault that met this request. */
@@ -28,12 +32,14 @@ export interface GrantLedgerEntry {
 export class GrantLedger {
   readonly #entries: GrantLedgerEntry[] = [];
 
-  open(now: EpochMs): GrantLedgerEntry {
+  open(clock: SettableClock): GrantLedgerEntry {
     const entry: GrantLedgerEntry = {
       seq: this.#entries.length + 1,
-      received_at: isoTime(now),
+      received_at: isoTime(clock.now()),
+      arrived_at: isoTime(clock.unmoved()),
       customer_id: null,
       body_sha256: null,
+      body_digest: null,
       body: null,
       memo: null,
       fault: null,

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { z } from 'zod';
 import { type Answer, problemAnswer } from './answer.ts';
@@ -31,6 +32,16 @@ export async function readBody(incoming: IncomingMessage, bytesMax: number): Pro
     incoming.once('error', () => settle({ kind: 'abandoned' }));
     incoming.once('close', () => settle({ kind: 'abandoned' }));
   });
+}
+
+/** Hex SHA-256 of raw bytes. */
+export function sha256Hex(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}
+
+/** `sha256:` and hex over the tag `cs.request-bytes.v1`, a zero byte and the raw bytes: how Counterstamp stores what an attempt sends. */
+export function requestDigest(bytes: Uint8Array): string {
+  return `sha256:${createHash('sha256').update('cs.request-bytes.v1\0').update(bytes).digest('hex')}`;
 }
 
 export type Parsed<T> =

@@ -239,9 +239,11 @@ describe('the ledger', () => {
     expect(entries[0]).toEqual({
       seq: 1,
       received_at: '2026-01-01T00:00:00.000Z',
+      arrived_at: '2026-01-01T00:00:00.000Z',
       payment_id: 'pay_1',
       idempotency_key: 'a',
       body_sha256: sha256(spelled),
+      body_digest: `sha256:${sha256(`cs.request-bytes.v1\0${spelled}`)}`,
       body: spelled,
       run_id: 'run_1',
       fault: null,

@@ -1,9 +1,8 @@
-import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { type CreatePlan, HONEST_PLAN, planCreate } from '../faults/catalogue.ts';
 import { type Answer, jsonAnswer, problemAnswer, withHeader } from '../http/answer.ts';
 import type { NodeContext } from '../http/binding.ts';
-import { parseJson, readBody } from '../http/body.ts';
+import { parseJson, readBody, requestDigest, sha256Hex } from '../http/body.ts';
 import { abortedByClient, cut, type Delivery, deliver } from '../http/delivery.ts';
 import { Currency, Id, Metadata, PositiveMinorUnits, Reason } from '../values.ts';
 import type { World } from '../world.ts';
@@ -55,7 +54,7 @@ const WHOLE: Delivery = { kind: 'whole' };
 /** POST /payments/refunds: ledger → access → validation → fault → key → decision → booking → answer. */
 export async function createRefund(c: NodeContext, world: World): Promise<Response> {
   const { outgoing } = c.env;
-  const entry = world.ledger.open(world.clock.now(), c.req.header('idempotency-key') ?? null);
+  const entry = world.ledger.open(world.clock, c.req.header('idempotency-key') ?? null);
   outgoing.once('close', () => {
     entry.aborted ||= abortedByClient(outgoing);
   });
@@ -112,8 +111,9 @@ async function admit(c: NodeContext, world: World, entry: LedgerEntry): Promise<
     const answer = problemAnswer(413, 'body_too_large', `The body is larger than ${BODY_BYTES_MAX} bytes.`);
     return turnedAway(withHeader(answer, 'connection', 'close'));
   }
-  const bodySha256 = createHash('sha256').update(read.bytes).digest('hex');
+  const bodySha256 = sha256Hex(read.bytes);
   entry.body_sha256 = bodySha256;
+  entry.body_digest = requestDigest(read.bytes);
   entry.body = read.bytes.toString('utf8');
   const parsed = parseJson(read.bytes, RefundBody);
   if (parsed.ok) {

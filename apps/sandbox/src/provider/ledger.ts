@@ -1,4 +1,4 @@
-import { type EpochMs, isoTime } from '../clock.ts';
+import { isoTime, type SettableClock } from '../clock.ts';
 
 /**
  * What became of one request: `accepted` made an effect, `replayed` got a stored answer, `refused` had none,
@@ -12,10 +12,14 @@ export interface LedgerEntry {
   readonly seq: number;
   /** ISO 8601 with milliseconds; when the headers were read. */
   readonly received_at: string;
+  /** The same by the clock that `/admin/clock` does not move, for a comparison with the times of clients. */
+  readonly arrived_at: string;
   payment_id: string | null;
   readonly idempotency_key: string | null;
   /** Hex, over the raw bytes; null when the body did not arrive whole. */
   body_sha256: string | null;
+  /** Of the same bytes, under the tag by which a client of ours names what it sends, see `requestDigest`. */
+  body_digest: string | null;
   body: string | null;
   run_id: string | null;
   /** Kind of the fault that met this request. */
@@ -34,13 +38,15 @@ export interface LedgerEntry {
 export class Ledger {
   readonly #entries: LedgerEntry[] = [];
 
-  open(now: EpochMs, idempotencyKey: string | null): LedgerEntry {
+  open(clock: SettableClock, idempotencyKey: string | null): LedgerEntry {
     const entry: LedgerEntry = {
       seq: this.#entries.length + 1,
-      received_at: isoTime(now),
+      received_at: isoTime(clock.now()),
+      arrived_at: isoTime(clock.unmoved()),
       payment_id: null,
       idempotency_key: idempotencyKey,
       body_sha256: null,
+      body_digest: null,
       body: null,
       run_id: null,
       fault: null,

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import path from 'node:path';
-import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { FAILPOINTS, type Failpoint, type FailpointName, type RunId } from '@counterstamp/manifest-core';
 
 /** What a process under test does at a named place: ends as by SIGKILL, stops as by SIGSTOP, waits, or is held until the test lets it go. */
@@ -13,8 +13,11 @@ type FailpointDeed = { kind: 'kill' } | { kind: 'stop' } | { kind: 'wait'; ms: n
  */
 export type FailpointAction = Exclude<FailpointDeed, { kind: 'hold' }> | { kind: 'folder'; folder: string };
 
-/** Turns of the event loop before an asynchronous place acts: what was handed to a socket before has then left the process. */
-const TURNS = 10;
+/**
+ * Milliseconds before an asynchronous place kills or stops: what was handed to a socket before has then left the process. A driver's first use of
+ * a statement takes a round trip before the call itself leaves, so turns of the event loop alone are not enough.
+ */
+const LEAVE_MS = 50;
 /** Milliseconds that the thread waits after a signal to itself, which another thread may receive first: nothing runs on in between. */
 const SIGNAL_MS = 100;
 /** Milliseconds between two looks whether a hold is over. */
@@ -81,7 +84,7 @@ export function armedFailpoints(actions: ReadonlyMap<FailpointName, FailpointAct
       if (deed.kind === 'wait') await delay(deed.ms);
       else if (deed.kind === 'hold') while (isHeld(file)) await delay(HELD_MS);
       else {
-        for (let turns = 0; turns < TURNS; turns++) await turn();
+        await delay(LEAVE_MS);
         signal(deed.kind);
       }
     },

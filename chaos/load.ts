@@ -1,0 +1,143 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type ApiClient, createClient } from '@counterstamp/api-contract';
+import type { RunId } from '@counterstamp/manifest-core';
+import type { FaultInput } from '@counterstamp/sandbox';
+import { admin, type ChaosFleet } from './harness.ts';
+import type { Chance } from './chance.ts';
+
+export interface LoadOptions {
+  /** Runs in all; default: until stopped. */
+  runs?: number;
+  /** Requests under way at a time. */
+  drivers: number;
+  /** Milliseconds between two requests of one driver. */
+  pauseMs?: number;
+  /** Share of credits among the runs, 0 to 1. */
+  credits: number;
+  /** Approve nothing before everything is asked for. */
+  approveLast?: boolean;
+  /** What meets the requests of one more run at its provider; default: nothing. */
+  faults?: (workflow: 'refund' | 'credit', chance: Chance) => readonly FaultInput[];
+  chance: Chance;
+}
+
+/** Requests and approvals that go on whatever happens to the fleet: a request without an answer is repeated unchanged. */
+export interface Load {
+  /** Runs whose request was answered. */
+  readonly runs: readonly RunId[];
+  /** Resolves when all runs are asked for (with `runs`), or after `stop`, and every run that waits is approved. */
+  done(): Promise<void>;
+  /** No more requests. */
+  stop(): void;
+}
+
+/** Milliseconds before a failed call is repeated. */
+const AGAIN_MS = 100;
+const APPROVE_EVERY_MS = 50;
+/** Milliseconds without a run that waits, after the last request, before the approver rests. */
+const QUIET_MS = 4_000;
+
+export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
+  const { chance, drivers, pauseMs = 0 } = options;
+  const runs: RunId[] = [];
+  let left = options.runs ?? Number.POSITIVE_INFINITY;
+  let stopped = false;
+
+  const drive = async (): Promise<void> => {
+    while (!stopped && left > 0) {
+      left -= 1;
+      const workflow = chance.happens(options.credits) ? 'credit' : 'refund';
+      const seeded = await seed(chaos, workflow, options.faults?.(workflow, chance) ?? []);
+      const run_id = await insist(() => request(chaos, workflow, seeded));
+      runs.push(run_id);
+      if (pauseMs > 0) await delay(pauseMs);
+    }
+  };
+  const asking = Promise.all(Array.from({ length: drivers }, drive));
+  let asked = false;
+  const approving = (async () => {
+    let quietSince = Date.now();
+    while (!asked || Date.now() - quietSince < QUIET_MS) {
+      const approved = options.approveLast === true && !asked ? 0 : await approveWaiting(chaos).catch(() => 1);
+      if (approved > 0 || !asked) quietSince = Date.now();
+      await delay(APPROVE_EVERY_MS);
+    }
+  })();
+  const done = asking.then(async () => {
+    asked = true;
+    await approving;
+  });
+  return {
+    runs,
+    done: () => done,
+    stop() {
+      stopped = true;
+    },
+  };
+}
+
+async function seed(chaos: ChaosFleet, workflow: 'refund' | 'credit', faults: readonly FaultInput[]) {
+  const id = randomUUID().slice(0, 12);
+  const seeded = await chaos.fleet.seed({ request_id: `case_${id}`, order_id: `order_${id}`, payment_id: `pay_${id}` });
+  const at = workflow === 'credit' ? `/admin/credits/faults/cus_${seeded.order_id}` : `/admin/faults/${seeded.payment_id}`;
+  if (faults.length > 0) await admin(chaos.fleet, 'PUT', at, faults);
+  return seeded;
+}
+
+/** A client of an api that lives now; which one changes. */
+export function clientOf(chaos: ChaosFleet, key: string): ApiClient {
+  const apis = chaos.living('api').filter((api) => api.port !== 0);
+  const api = apis[Math.floor(Math.random() * apis.length)];
+  if (api === undefined) throw new Error('no api lives');
+  return createClient({ baseUrl: `http://127.0.0.1:${api.port}`, key, fetch, timeoutMs: 5_000 });
+}
+
+async function request(
+  chaos: ChaosFleet,
+  workflow: 'refund' | 'credit',
+  seeded: { request_id: string; order_id: string },
+): Promise<RunId> {
+  const question = { order_id: seeded.order_id, requested_amount_minor: 4200, currency: 'USD' };
+  const created = await clientOf(chaos, chaos.fleet.keys.requester).createRun({
+    workflow,
+    request_id: seeded.request_id,
+    input:
+      workflow === 'refund'
+        ? { ...question, reason: 'item arrived damaged' }
+        : { ...question, reason: 'the parcel was late', memo: 'Sorry for the delay' },
+  });
+  return created.run_id;
+}
+
+/** Approves every run that waits. @returns how many waited. */
+async function approveWaiting(chaos: ChaosFleet): Promise<number> {
+  const approver = clientOf(chaos, chaos.fleet.keys.approver);
+  const { runs } = await approver.listRuns({ state: 'awaiting_approval', limit: 100 });
+  let waiting = 0;
+  await Promise.all(
+    runs.map(async ({ run_id }) => {
+      const { approval, decisions_sufficient } = await approver.getRun(run_id);
+      if (approval === null || decisions_sufficient) return;
+      waiting += 1;
+      const { approval_id, approval_digest, action_digest, action_revision } = approval;
+      // Somebody may have been faster; what counts is that it is approved.
+      await approver
+        .decide(run_id, { approval_id, approval_digest, action_digest, action_revision, decision: 'approve' })
+        .catch(() => undefined);
+    }),
+  );
+  return waiting;
+}
+
+/** Repeats a call until it is answered. */
+async function insist<T>(call: () => Promise<T>): Promise<T> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await call();
+    } catch (error) {
+      if (tries > 600) throw error;
+      await delay(AGAIN_MS);
+    }
+  }
+}
