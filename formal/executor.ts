@@ -132,7 +132,7 @@ function dispatchCommit(context: Context, world: World, cell: Cell, worker: Work
     (retry && row.state === from && retryRefusal(context, cell, worker) !== null) ||
     dispatchRefusal(context, world, cell, worker.bytes, 'commit') !== null;
   const valid =
-    row.decision === 'approved' && row.approved === worker.bytes && row.approvalAge < env.approvalLife && row.approved === (retry ? row.body : row.action);
+    row.decision === 'approved' && row.approved === worker.bytes && row.approvalAge < env.approvalLife;
   const evidence = evidenceStands(row);
   const won =
     !refused &&

@@ -1,5 +1,9 @@
-import { parentPort, workerData } from 'node:worker_threads';
 import { runShare, type Share } from './campaign.ts';
 
-// Started by main.ts with one share of the seeds.
-parentPort?.postMessage(await runShare(workerData as Share));
+// Forked by main.ts; told its share of the seeds, answers with what came of them.
+process.once('message', (share) => {
+  void runShare(share as Share).then((tally) => {
+    process.send?.(tally);
+    process.disconnect();
+  });
+});

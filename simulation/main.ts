@@ -1,7 +1,7 @@
+import { fork } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { Worker } from 'node:worker_threads';
 import { merge, type Share, type Tally } from './campaign.ts';
 import { INVARIANTS } from './invariants.ts';
 import { PROVIDER_KINDS, PROVIDER_MEANINGS, type ProviderKind } from './provider.ts';
@@ -9,7 +9,7 @@ import { printTally, renderEvidence } from './report.ts';
 import { shrink } from './shrink.ts';
 import { Simulation } from './simulation.ts';
 
-const HELP = `npm run simulate -- [--seeds 2000] [--from 1] [--seed N] [--provider KIND] [--threads 2] [--evidence]
+const HELP = `npm run simulate -- [--seeds 2000] [--from 1] [--seed N] [--provider KIND] [--processes 2] [--evidence]
 
 Runs the real workers in simulated worlds, one per seed, and checks the protocol's invariants after every step.
 Ends with 1 when one is violated, and prints the seed, the schedule shrunk to what it takes, and its trace.
@@ -18,7 +18,7 @@ Ends with 1 when one is violated, and prints the seed, the schedule shrunk to wh
   --from N         the first of them
   --seed N         this one alone, with its whole trace
   --provider KIND  only with this kind of target (default: the seed picks)
-  --threads N      threads that share the seeds
+  --processes N    processes that share the seeds
   --evidence       writes docs/evidence/simulation.md
 
 Providers
@@ -33,7 +33,7 @@ const { values } = parseArgs({
     from: { type: 'string', default: '1' },
     seed: { type: 'string' },
     provider: { type: 'string' },
-    threads: { type: 'string', default: '2' },
+    processes: { type: 'string', default: '2' },
     evidence: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -46,10 +46,10 @@ async function main(): Promise<number> {
   if (values.seed !== undefined) return await replay(wholeNumber('--seed', values.seed), provider);
   const from = wholeNumber('--from', values.from);
   const seeds = wholeNumber('--seeds', values.seeds);
-  const threads = Math.max(1, wholeNumber('--threads', values.threads));
+  const processes = Math.max(1, wholeNumber('--processes', values.processes));
   const started = performance.now();
-  const shares = Array.from({ length: threads }, (_, n): Share => ({ from: from + n, count: Math.ceil((seeds - n) / threads), stride: threads, provider }));
-  const tally = merge(await Promise.all(shares.map(runThread)));
+  const shares = Array.from({ length: processes }, (_, n): Share => ({ from: from + n, count: Math.ceil((seeds - n) / processes), stride: processes, provider }));
+  const tally = merge(await Promise.all(shares.map(runProcess)));
   const seconds = (performance.now() - started) / 1_000;
   console.log(printTally(tally, seconds));
   for (const { seed, provider: kind } of tally.violations.slice(0, SHOWN_MAX)) await explain(seed, kind);
@@ -62,12 +62,14 @@ async function main(): Promise<number> {
   return broken === 0 ? 0 : 1;
 }
 
-function runThread(share: Share): Promise<Tally> {
+/** A process of its own: it inherits how this one runs TypeScript, which a thread does not. */
+function runProcess(share: Share): Promise<Tally> {
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL('./campaign-worker.ts', import.meta.url), { workerData: share });
-    worker.once('message', resolve);
-    worker.once('error', reject);
-    worker.once('exit', (code) => reject(new Error(`a thread ended with ${code}`)));
+    const child = fork(fileURLToPath(new URL('./campaign-worker.ts', import.meta.url)));
+    child.once('message', (tally) => resolve(tally as Tally));
+    child.once('error', reject);
+    child.once('exit', (code) => reject(new Error(`a process ended with ${code}`)));
+    child.send(share);
   });
 }
 

@@ -616,9 +616,12 @@ function connectorOf(world: World, connector: Connector): Connector {
 
 const METRICS: Metrics = new Proxy({} as Metrics, { get: () => () => undefined });
 
-/** A preflight that was stopped for longer than the approval would live: the database refuses its request, and the next one asks anew. */
-function isLateRequest(error: unknown): boolean {
-  return error instanceof StoreRefusal && error.message === 'the approval request does not bind this action';
+/**
+ * What the database refuses although the worker was right when it decided, and a later hint or sweep puts right: a preflight that was stopped
+ * for longer than the approval would live, and a sweeper whose attempt's instance took its lease again meanwhile.
+ */
+function isOvertaken(error: unknown): boolean {
+  return error instanceof StoreRefusal && /^(?:the approval request does not bind this action|no open attempt .* that this may close)$/.test(error.message);
 }
 
 /** Keeps only what may never happen: an error that is neither an outage nor this simulation's own kill. */
@@ -630,7 +633,7 @@ function logOf(world: World, life: ProcessLife): Logger {
     warn: quiet,
     error: (fields: { err?: unknown }, message: string) => {
       const { err } = fields;
-      if (!life.alive || err instanceof StoreUnavailable || err instanceof Killed || isLateRequest(err)) return;
+      if (!life.alive || err instanceof StoreUnavailable || err instanceof Killed || isOvertaken(err)) return;
       world.faults.push(`${life.name}: ${message}: ${err instanceof Error ? `${err.name} ${err.message}` : String(err)}`);
     },
     child: () => log,

@@ -164,6 +164,8 @@ export class Simulation {
   #effectsChecked = 0;
   #violation: Violation | null = null;
   #sweeps = true;
+  /** While everything goes in order up to where the seed takes over: nothing is dispatched yet. */
+  #beginning = false;
 
   constructor(options: SimulationOptions) {
     this.#options = options;
@@ -356,6 +358,7 @@ export class Simulation {
     const task = scheduler.tasks.find((item) => scheduler.isReady(item));
     if (task !== undefined) return { name: task.name, run: () => this.runTask(task) };
     for (const [index, message] of queue.entries()) {
+      if (this.#beginning && message.stage === 'execute') continue;
       const worker = this.#freeWorkers(message.stage)[0];
       if (worker !== undefined) return { name: `${worker.life.name} takes ${message.stage}`, run: () => this.#take(index, worker) };
     }
@@ -519,17 +522,17 @@ export class Simulation {
     const sending = life.service === 'executor' && life.jobs > 0;
     const busy = sending ? (life.blockedBy === null ? 3 : 8) : life.jobs > 0 || life.sweeping ? 1 : 0.1;
     if (shape.faults.has('kill'))
-      add('kill', 0.35 * busy, () => {
+      add('kill', 0.2 * busy, () => {
         world.note(`${life.name} is killed`);
         this.kill(life, () => dice.chance(0.5), dice.chance(0.7) ? 0 : dice.int(20_000));
       });
     if (life.paused)
-      add('resume', 3, () => {
+      add('resume', 4, () => {
         world.note(`${life.name} goes on`);
         this.resume(life);
       });
     else if (shape.faults.has('pause'))
-      add('pause', 0.6 * busy, () => {
+      add('pause', 0.35 * busy, () => {
         const asleep = shape.clock === 'sleeps' && dice.chance(0.5);
         world.note(asleep ? `${life.name} falls asleep` : `${life.name} is stopped`);
         this.pause(life, asleep);
@@ -665,7 +668,9 @@ export class Simulation {
     const { begin } = this.shape;
     if (begin === 'request') return;
     const there = (run: MemoryRun) => rests(run) || (run.state === 'awaiting_approval' && (begin === 'approval' || run.decisions_sufficient));
+    this.#beginning = true;
     while ([...this.world.store.runs.values()].some((run) => !there(run)) && (await this.step(false)));
+    this.#beginning = false;
   }
 
   /** The whole schedule of this seed: chaos, heal, LIVE, audits. */
@@ -715,10 +720,10 @@ function drawShape(dice: Dice, kind: ProviderKind): Shape {
     runs,
     sharedResource: runs > 1 && dice.chance(0.5),
     amountMinor: kind === 'eventual' ? (twoPeople ? 20_000 : 900) : twoPeople ? 60_000 : 4_200,
-    approvalLifeMs: dice.chance(0.25) ? 8_000 : null,
+    approvalLifeMs: dice.chance(0.12) ? 8_000 : null,
     executors: dice.pick([2, 2, 3]),
     begin: dice.pick(['request', 'approval', 'approved', 'approved']),
-    haste: dice.pick([0.5, 1.5, 4]),
+    haste: dice.pick([0.3, 1, 3]),
     wildSteps: 120 + dice.int(260),
     faultRate: rate,
     faults: new Set(FAULTS.filter(() => dice.chance(share))),

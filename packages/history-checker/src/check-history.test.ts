@@ -171,6 +171,21 @@ describe('a snapshot of several runs', () => {
     ]);
   });
 
+  test('is judged by the ledger where only it can tell: an effect behind a run that a person closed as absent', () => {
+    const { history, ledger } = historyBuilder()
+      .approved()
+      .dispatch()
+      .arrives()
+      .takesEffect()
+      .uncertain()
+      .parked()
+      .personSays('person_absent');
+    const codes = (of: typeof ledger | null) =>
+      checkHistory({ runs: [history], ledger: of, settle: SETTLE }).map(({ code }) => code);
+    expect(codes(ledger)).toEqual(['effect_behind']);
+    expect(codes(null)).toEqual([]);
+  });
+
   test('without a ledger leaves out exactly the checks that say that they need all of it', () => {
     const whole = Object.entries(CHECKS).filter(([, { ledger }]) => ledger === 'whole');
     expect(whole.map(([check]) => check)).toEqual(['H3', 'H4', 'H7']);

@@ -80,3 +80,9 @@ test('a healed fleet is judged at the time at which its histories were read', as
   expect(await codes(1_000)).toEqual([]);
   expect(await codes(999)).toEqual(['overdue']);
 });
+
+test('one attempt before the ledger began is enough for a run to be judged without it', async () => {
+  const { history } = historyBuilder().approved().dispatch().uncertain().after(60_000).retryRecorded().dispatch();
+  const readLedger = () => Promise.resolve({ since: '2026-09-30T14:00:05.000Z', requests: [], effects: [] });
+  expect(await judgeFleet({ pages: pages([history]), readLedger, settle })).toMatchObject({ runs_before_ledger: 1 });
+});

@@ -110,6 +110,46 @@ describe('H8, completed means observed', () => {
     expect(found(change)).toEqual(expected);
   });
 
+  test('allows the read the skew between the two clocks, and looks at the request that made the effect', () => {
+    const run = recorded(
+      dispatched()
+        .arrives()
+        .uncertain()
+        .after(5_000)
+        .retryRecorded()
+        .dispatch()
+        .arrives()
+        .takesEffect()
+        .accepted()
+        .verified(),
+    );
+    const codes = (arrived_at: string) => {
+      const { history, ledger } = doctored(
+        run,
+        (copy) => void Object.assign(copy.ledger.requests[1] ?? {}, { arrived_at }),
+      );
+      return completedMeansObserved(history, ledger, SETTLE).map(({ code }) => code);
+    };
+    const read = Date.parse(run.history.observations.at(-1)?.at ?? '');
+    expect(codes(new Date(read + 1).toISOString())).toEqual([]);
+    expect(codes(new Date(read + 2).toISOString())).toEqual(['observed_too_early']);
+  });
+
+  test('is judged by the last read of a run that completed twice', () => {
+    const { history, ledger } = recorded(
+      dispatched()
+        .arrives()
+        .takesEffect({ ref: 're_undone', settlement: 'failed' })
+        .accepted()
+        .verified()
+        .reversed()
+        .takesEffect({ ref: 're_by_hand', request_seq: null })
+        .found()
+        .verified(),
+    );
+    expect(completedMeansObserved(history, ledger, SETTLE)).toEqual([]);
+  });
+
   test('is broken by a completion that had no proof, though the run was reopened since', () => {
     const { history } = recorded(dispatched().arrives().takesEffect().accepted().verified().reversed());
     const wrong = doctored(history, (copy) => void Object.assign(copy.observations[0] ?? {}, { kind: 'pending' }));

@@ -135,6 +135,7 @@ describe('H4, every request has an attempt before it and arrived in time', () =>
     ['a millisecond before it started', '0.699', ['H4 no_attempt']],
     ['at the call deadline', '2.700', []],
     ['at the last moment that Z + P grants', '4.200', []],
+    ['within the skew of the two clocks after that', '4.201', []],
     ['later than Z + P grants', '4.202', ['H4 late_send (alarm)']],
     ['long before it started', '0.100', ['H4 no_attempt']],
   ])('a request that arrived %s', (_, iso, expected) => {
@@ -173,6 +174,19 @@ describe('H4, every request has an attempt before it and arrived in time', () =>
   test('knows a request without a tag by its key, and one without either by its bytes', () => {
     expect(found(dispatched().arrives({ run_id: null, body_digest: null }))).toEqual([]);
     expect(found(dispatched().arrives({ run_id: null, idempotency_key: null }))).toEqual([]);
+  });
+
+  test.each([
+    ['a body that names no run, without a key', { idempotency_key: null, body_digest: 'sha256:9' }],
+    ['a key that is no attempt’s, without a whole body', { idempotency_key: 'cs-9', body_digest: null }],
+  ])('is broken by %s', (_, stranger) => {
+    expect(
+      found(
+        dispatched()
+          .arrives()
+          .arrives({ run_id: null, ...stranger }),
+      ),
+    ).toEqual(['H4 no_attempt']);
   });
 
   test('leaves out a body that was cut off before it said whose it was', () => {

@@ -29,6 +29,8 @@ const GROUNDS: Omit<RetryGrounds, 'observed_at'> = {
 };
 const RETRY = { retention_ms: GROUNDS.retention_ms, reserve_ms: GROUNDS.reserve_ms };
 const DOUBT = { stop_reason: { code: 'external_result_uncertain' as const, message: 'm' } };
+/** How long a test waits for a signal, on a machine that others use as well. */
+const SOON = { timeout: 10_000, interval: 20 };
 const ABSENT = { kind: 'absent' as const, provider_ref: null, body: {} };
 
 let db: StoreFixture;
@@ -162,7 +164,7 @@ async function leaseOf(instance_id: string): Promise<{ end(): Promise<void> }> {
     async end() {
       await sql.end({ timeout: 1 });
       const free = async () => (await instanceOf(instance_id))?.lease;
-      await expect.poll(free).toBe('free');
+      await expect.poll(free, SOON).toBe('free');
     },
   };
 }
@@ -732,7 +734,7 @@ describe('evidence that an effect exists', () => {
       (tx) => tx`select 1 from cs.run where run_id = ${uuid(run.row.run_id)}::uuid for no key update`,
     );
     const appending = applied(run);
-    await expect.poll(() => waiting('append_evidence')).toBe(1);
+    await expect.poll(() => waiting('append_evidence'), SOON).toBe(1);
     await holder.release();
     expect(await appending).toBe('appended');
   });
@@ -1196,7 +1198,7 @@ describe('the clock is read after the row lock:', () => {
   async function passedWhileWaiting<T>(row: HotRow, name: string, call: () => Promise<T>): Promise<T> {
     const holder = await holding((tx) => tx`select 1 from cs.run where run_id = ${uuid(row.run_id)}::uuid for update`);
     const answer = call();
-    await expect.poll(() => waiting(name)).toBe(1);
+    await expect.poll(() => waiting(name), SOON).toBe(1);
     await clock.advanceMs(25_000);
     await holder.release();
     return await answer;
@@ -1263,9 +1265,9 @@ describe('a first dispatch', () => {
     const [one, two] = [await db.toApproved({}, { resource }), await db.toApproved({}, { resource })];
     const holder = await holding((tx) => tx`select pg_advisory_xact_lock(4711)`);
     const first = db.dispatch(one);
-    await expect.poll(() => waiting('commit_dispatch')).toBe(1);
+    await expect.poll(() => waiting('commit_dispatch'), SOON).toBe(1);
     const second = db.dispatch(two);
-    await expect.poll(() => waiting('commit_dispatch')).toBe(2);
+    await expect.poll(() => waiting('commit_dispatch'), SOON).toBe(2);
     await holder.release();
     expect(await first).toMatchObject({ kind: 'committed' });
     expect(await second).toMatchObject({ kind: 'refused', code: 'resource_busy' });

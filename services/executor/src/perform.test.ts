@@ -108,6 +108,7 @@ interface Lab {
   appendEvidence?: Store['appendEvidence'];
   failpoint?: Failpoint;
   connector?: Partial<Workflow['connector']>;
+  contract?: Workflow['contract'];
   budget_ms?: number;
 }
 
@@ -151,7 +152,8 @@ async function lab({ reply = CREATED, failpoint = noFailpoints, connector = {}, 
     http: noHttp,
     timeoutMs: 1_000,
   });
-  const workflow = refundWorkflow({ ...payments, ...connector });
+  const refund = refundWorkflow({ ...payments, ...connector });
+  const workflow = { ...refund, contract: script.contract ?? refund.contract };
   let attempts = 0;
   const metrics = metricsOf('executor');
   const deps = {
@@ -216,6 +218,27 @@ describe('a dispatch', () => {
       kind: 'committed',
       row: { state: 'verifying', revision: executing.revision + 1 },
     });
+  });
+
+  test.each<[string, 'key' | 'none']>([
+    ['is sent under the committed key alone, whatever key its connector mints', 'key'],
+    ['to a target without keys is sent without one', 'none'],
+  ])('%s', async (_, kind) => {
+    const { connector, contract } = (await lab({})).workflow;
+    const { peer, dispatches, perform } = await lab({
+      contract: kind === 'key' ? contract : { ...contract, idempotency: { kind } },
+      connector: {
+        prepare: (action, bind) => {
+          const prepared = connector.prepare(action, bind);
+          const headers = { ...prepared.request.headers, 'Idempotency-Key': `minted-${Math.random()}` };
+          return { ...prepared, request: { ...prepared.request, url: `${peer.url}/payments/refunds`, headers } };
+        },
+      },
+    });
+    await perform();
+    const [head = ''] = (peer.received()[0] ?? '').split('\r\n\r\n');
+    const keys = [...head.matchAll(/^idempotency-key: (.*)$/gim)].map((match) => match[1]?.trim());
+    expect(keys).toEqual(kind === 'key' ? [dispatches[0]?.idempotency_key] : []);
   });
 
   test('lets no byte leave before its commit is acknowledged', async () => {

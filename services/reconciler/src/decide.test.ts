@@ -534,6 +534,12 @@ describe('a look at a closed run', () => {
   });
 });
 
+test('an effect that is found and lost again and again is a person’s to judge, not a circle without an end', () => {
+  const lookedAt = (look_ups: number) => moveOf(exact('final'), counted(uncertain, { look_ups }));
+  expect(lookedAt(2 * look_ups_max - 1)).toEqual(found);
+  expect(lookedAt(2 * look_ups_max)).toEqual(parked('external_result_uncertain'));
+});
+
 describe('an overdue run', () => {
   const due = (state: Manifest['state'], overdue: DueRun['overdue'], attempt_id: string | null = null): DueRun => ({
     row: hotRow(approvedRun({ state })),
