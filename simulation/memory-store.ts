@@ -56,7 +56,6 @@ export const STORE_RULES = [
   'other-generation',
   'retry-rechecks-approval',
   'retention-in-commit',
-  'sends-max',
   'settle-in-commit',
   'evidence-blocks-retry',
   'reject-only-if-first',
@@ -493,6 +492,7 @@ export class MemoryStore {
     const run = this.#swap(commit.run_id, commit.expected, commit.from);
     if (run === undefined || ('who' in by && run.made.tenant_id !== by.who.tenant_id)) return { kind: 'stale_revision' };
     const now = this.#now();
+    if (on === 'late_effect_found' && !this.#keeps('reopen-on-evidence')) return { kind: 'stale_revision' };
     if (HAVE_FUNCTIONS.has(on)) throw new StoreRefusal('CS001', `${on} has a function of its own`);
     const rule = transitionRule(run.state, on);
     for (const name of Object.keys(facts))
@@ -720,9 +720,7 @@ export class MemoryStore {
       reserve: this.#keeps('retention-in-commit') ? grounds.reserve_ms : Number.NEGATIVE_INFINITY,
     };
     const refusal = mayRetry(facts);
-    if (refusal === 'after_not_sent' || refusal === 'after_absence' || refusal === 'after_retry_safe') return null;
-    if (refusal === 'retries_used_up' && !this.#keeps('sends-max')) return null;
-    return refusal;
+    return refusal === 'after_not_sent' || refusal === 'after_absence' || refusal === 'after_retry_safe' ? null : refusal;
   }
 
   commitDispatch(instance_id: string, commit: DispatchCommit): DispatchOutcome {

@@ -35,6 +35,8 @@ export class People {
   readonly #verdicts = new Map<RunId, number>();
   readonly #succeeded = new Map<string, number>();
   #busyWithVerdict = 0;
+  /** Nobody opens any form. */
+  away = false;
 
   constructor(world: World, approvalLifeMs: number | null) {
     this.#world = world;
@@ -104,6 +106,7 @@ export class People {
 
   deeds(): Deed[] {
     const deeds: Deed[] = [];
+    if (this.away) return deeds;
     for (const run of this.#world.store.runs.values()) {
       if (run.state === 'awaiting_approval') this.#approvals(run, deeds);
       else if (run.state === 'needs_reconciliation') this.#verdictOn(run, deeds);

@@ -155,7 +155,6 @@ function storeOf(world: World, life: ProcessLife): Store {
       }),
     commitDispatch: (commit) => dispatchOf(world, life, commit),
     appendEvidence: (late) => {
-      if (world.lacks('late-outcome-recorded')) return Promise.resolve('appended');
       if (service !== 'executor' && service !== 'reconciler') throw new StoreRefusal('CS005', `${service} may not do this`);
       return call(world, life, named('append evidence', late.run_id), () => store.appendEvidence({ service, instance_id }, late, world.ids));
     },

@@ -79,7 +79,7 @@ export class Provider {
   readonly cases: BusinessCase[] = [];
   readonly ledger: LedgerEntry[] = [];
   readonly effects: ProviderEffect[] = [];
-  readonly #keys = new Map<string, { body: string; reply: HttpReply; effect: ProviderEffect | null; storedMs: number }>();
+  readonly #keys = new Map<string, { body: string; reply: HttpReply; effect: ProviderEffect; storedMs: number }>();
   readonly #now: () => number;
   readonly #retentionMs: number;
 
@@ -93,7 +93,7 @@ export class Provider {
     return this.kind !== 'strong' && this.kind !== 'eventual';
   }
 
-  /** Answers a read as the record stands now. `lag`: whether what is not visible yet is left out. */
+  /** Answers a read as the record stands now. */
   read(url: string): HttpReply {
     const { pathname, searchParams } = new URL(url);
     const parts = pathname.split('/').slice(1).map(decodeURIComponent);
@@ -155,14 +155,15 @@ export class Provider {
       entry('replayed', known.effect);
       return { reply: { ...known.reply, headers: { 'idempotent-replayed': 'true' } }, effect: null };
     }
-    const remember = (answer: HttpReply, effect: ProviderEffect | null) => {
+    const remember = (answer: HttpReply, effect: ProviderEffect) => {
       if (key !== null && this.keepsKeys) this.#keys.set(key, { body, reply: answer, effect, storedMs: now });
       return answer;
     };
     switch (how) {
       case 'reject':
         entry('rejected', null);
-        return { reply: remember(this.kind === 'eventual' ? reply(400, { code: 'invalid_request' }) : reply(402, { code: 'charge_disputed' }), null), effect: null };
+        // At the door, before any key is looked at: a later copy of the same request may be taken.
+        return { reply: this.kind === 'eventual' ? reply(400, { code: 'invalid_request' }) : reply(402, { code: 'charge_disputed' }), effect: null };
       case 'rate_limit':
         entry('rate_limited', null);
         return { reply: reply(429, { code: 'rate_limited' }), effect: null };

@@ -21,7 +21,6 @@ export const PORT_RULES = [
   'final-status-only',
   'full-compare',
   'match-by-reference',
-  'late-outcome-recorded',
   'sweeper',
   'bounded-verify',
 ] as const;

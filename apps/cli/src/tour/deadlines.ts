@@ -30,7 +30,7 @@ export const DEADLINES: ScenarioGroup = {
       kind: 'run',
       name: 'while the refund is pending',
       world: { fault: { kind: 'pending_then_succeeded', after_ms: 600_000 } },
-      asked: { run_life_ms: 4_000 },
+      asked: { run_life_ms: 8_000 },
       steps: APPROVED,
       expected: {
         state: 'needs_reconciliation',

@@ -257,7 +257,7 @@ function givenUrls(env: Environment): Partial<Record<FleetService, string>> {
   );
 }
 
-/** Runs the tour in a process of its own, whose memory goes with it. @returns its exit code. */
+/** Runs the tour, then judges what is recorded; both in processes of their own, whose memory goes with them. @returns the exit code. */
 async function runTour(
   folder: StateFolder,
   config: UpConfig,
@@ -275,26 +275,27 @@ async function runTour(
     terminal.notice('The tour is left out: its refunds would wait for the release of what is on hold.');
     return options.tour === 'only' ? EXIT.refused : EXIT.ok;
   }
-  const child = spawn(
-    process.execPath,
-    [
-      MAIN,
-      'tour',
-      '--fleet',
-      folder.dir,
-      ...(options.tourReport === undefined ? [] : ['--report', options.tourReport]),
-    ],
-    {
-      detached: true,
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    },
-  );
+  const report = options.tourReport === undefined ? [] : ['--report', options.tourReport];
+  const tour = await runCommand(['tour', '--fleet', folder.dir, ...report], signal);
+  // Cut short, a tour has proved nothing; that is a failure only for whoever asked for nothing else.
+  if (signal.aborted) return options.tour === 'only' ? EXIT.refused : EXIT.ok;
+  terminal.line('\nThe history of every run, judged beside the ledger of the provider:');
+  const judged = await runCommand(['check-history', '--fleet', folder.dir], signal);
+  return tour === EXIT.ok ? judged : tour;
+}
+
+/** Runs a command of ours on this fleet, in a process of its own that writes to this terminal. @returns its exit code. */
+async function runCommand(args: readonly string[], signal: AbortSignal): Promise<number> {
+  const { DATABASE_URL: _, ...env } = process.env; // The fleet's state folder says where its database is.
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    detached: true,
+    env,
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
   const stop = () => child.kill('SIGTERM');
   signal.addEventListener('abort', stop, { once: true });
   const [code] = (await once(child, 'exit')) as [number | null];
   signal.removeEventListener('abort', stop);
-  // Cut short, a tour has proved nothing; that is a failure only for whoever asked for nothing else.
-  if (signal.aborted) return options.tour === 'only' ? EXIT.refused : EXIT.ok;
   return code ?? EXIT.refused;
 }
 
