@@ -10,11 +10,19 @@ const FILE_MIN = 17 * 1024 * 1024;
 
 /** What the database's process and all that it forked may write: a full disk, for them alone. */
 function limitFiles(chaos: ChaosFleet, bytes: number | 'unlimited'): void {
-  const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(chaos.postgres.pid())]).toString().trim().split(/\s+/);
+  const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(chaos.postgres.pid())])
+    .toString()
+    .trim()
+    .split(/\s+/);
   // Only the server's own user may set its limits.
   const { uid, gid } = statSync(`/proc/${chaos.postgres.pid()}`);
   const limit = (pid: string) =>
-    execFileSync('prlimit', ['--pid', pid, `--fsize=${bytes}:`], { uid, gid, cwd: '/', stdio: ['ignore', 'ignore', 'pipe'] });
+    execFileSync('prlimit', ['--pid', pid, `--fsize=${bytes}:`], {
+      uid,
+      gid,
+      cwd: '/',
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
   limit(String(chaos.postgres.pid()));
   for (const pid of children) {
     try {
@@ -69,7 +77,12 @@ describe('bad luck', () => {
         headers: { authorization: `Bearer ${fleet.keys.requester}`, 'content-type': 'application/json' },
         body: JSON.stringify({
           request_id: other.request_id,
-          input: { order_id: other.order_id, requested_amount_minor: 4200, currency: 'USD', reason: 'item arrived damaged' },
+          input: {
+            order_id: other.order_id,
+            requested_amount_minor: 4200,
+            currency: 'USD',
+            reason: 'item arrived damaged',
+          },
         }),
       });
       expect(refused.status).toBe(503);

@@ -17,9 +17,11 @@ export const CODES = {
   O: 'swept to uncertain; the effect is found',
   'O, 0 sends': 'swept to uncertain, absent once settled: with a key one retry, same key and bytes; without one parked',
   X: 'the deadline check fails, nothing is sent; then as O, 0 sends',
-  'late send': 'stopped between check and write, it sends late: with a key no second effect; without one parked, one effect, an alarm',
+  'late send':
+    'stopped between check and write, it sends late: with a key no second effect; without one parked, one effect, an alarm',
   E: 'the late outcome is kept as evidence, nothing is overwritten',
-  'W or O, 0 sends': 'the commit came before the restart or did not: sent once, or swept and never sent by that attempt',
+  'W or O, 0 sends':
+    'the commit came before the restart or did not: sent once, or swept and never sent by that attempt',
   'W, outcome retried': 'sent once; the outcome is tried again until the database answers, or the sweeper took over',
   returns: 'the second hint finds nothing to do',
   'O, n = 2': 'the second attempt is swept as well; absent: parked, no third',
@@ -164,19 +166,18 @@ function byCode(cell: Cell, after: Aftermath): string[] {
       ];
     case 'late send': {
       const { unsent } = KINDS[kind];
-      // What the late answer says may stand as the reason by then.
-      const reasons = unsent.reasons.length === 0 ? [] : [...unsent.reasons, 'late_effect_found'];
       return [
-        ...ended(after, { ...unsent, reasons, sends: [unsent.sends[0] + 1, unsent.sends[1] + 1], effects: [1, 1] }),
+        ...ended(after, { ...orLate(unsent), sends: [unsent.sends[0] + 1, unsent.sends[1] + 1], effects: [1, 1] }),
         ...need(swept, 'the attempt was not swept'),
         ...need(after.attempts.length === (hasKey ? 2 : 1), `${after.attempts.length} attempts`),
       ];
     }
     case 'E':
       return [
-        ...ended(after, usual),
+        ...ended(after, orLate(usual)),
         ...need(swept, 'the attempt was not swept'),
-        ...untouched(after),
+        // A run that is parked is told: its person should know.
+        ...(usual.state === 'parked' ? [] : untouched(after)),
         ...need(after.late_evidence === 1, `${after.late_evidence} pieces of late evidence`),
         ...need(said(after.victim_said, KEPT), 'the stopped executor does not say that its answer is kept'),
       ];
@@ -209,19 +210,25 @@ function byCode(cell: Cell, after: Aftermath): string[] {
     case 'one row':
       return [...ended(after, usual), ...need(after.late_evidence === 1, `${after.late_evidence} pieces of evidence`)];
     case 'form lost':
-      return [...need(after.end === 'parked', `the run is ${after.end}`), ...need(after.forms[0] === 'lost', 'the form was answered')];
+      return [
+        ...need(after.end === 'parked', `the run is ${after.end}`),
+        ...need(after.forms[0] === 'lost', 'the form was answered'),
+      ];
     case '409':
       return [...need(after.forms.includes(409), `answers: ${after.forms.join(', ')}`), ...untouched(after)];
     case 'one wins, one 409':
       return need(
-        [...after.forms].sort().join() === '200,409',
+        after.forms.length === 2 && after.forms.includes(200) && after.forms.includes(409),
         `answers: ${after.forms.join(', ')}`,
       );
     case 'clear error': {
       const [answer] = after.forms;
       const judged = after.events.some((event) => event.trigger.startsWith('person_'));
       return [
-        ...need(answer === 200 || (typeof answer === 'number' && answer >= 409), `the form was answered with ${answer}`),
+        ...need(
+          answer === 200 || (typeof answer === 'number' && answer >= 409),
+          `the form was answered with ${answer}`,
+        ),
         ...need(answer !== 200 || judged, 'answered 200 and not judged'),
       ];
     }
@@ -239,6 +246,11 @@ function ended(after: Aftermath, end: End): string[] {
     ...need(within(after.sends.length, end.sends), `${after.sends.length} sends, not ${end.sends.join(' to ')}`),
     ...need(within(after.effects, end.effects), `${after.effects} effects, not ${end.effects.join(' to ')}`),
   ];
+}
+
+/** What a late answer says may stand as the reason of a parked run by then. */
+function orLate(end: End): End {
+  return end.reasons.length === 0 ? end : { ...end, reasons: [...end.reasons, 'late_effect_found'] };
 }
 
 /** The process that went on after everything was settled changed nothing of the run. */

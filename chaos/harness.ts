@@ -5,18 +5,16 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { RunId, Service } from '@counterstamp/manifest-core';
-import { serviceUrl } from '@counterstamp/manifest-store';
+import { connect, type Sql, serviceUrl } from '@counterstamp/manifest-store';
 import { Redis } from 'ioredis';
 import connectTo from 'postgres';
 import { type OwnRedis, startOwnRedis } from '../packages/stage-queue/testing/own-redis.ts';
 import { type Fleet, poll, prepareFleetDatabase, type ServiceProcess, startFleet } from '../testing/fleet.ts';
 import { startOrphanGuard } from '../testing/orphan-guard.ts';
 import { startTcpProxy, type TcpProxy } from '../testing/tcp-proxy.ts';
+import type { Backend } from './backends.ts';
 import { type FailpointFolder, openFailpointFolder } from './failpoint-folder.ts';
 import { type OwnPostgres, startOwnPostgres } from './own-postgres.ts';
-
-export const BACKENDS = ['redis', 'postgres'] as const;
-export type Backend = (typeof BACKENDS)[number];
 
 /** Services of which chaos runs two processes each, so that one can take over from the other. The first api is the driver's own. */
 const SERVICES = ['api', 'preflight', 'executor', 'verifier', 'reconciler'] as const;
@@ -54,6 +52,8 @@ export interface ChaosFleet {
   crashes(): string[];
   /** See `OwnPostgres.restart`. */
   restartPostgres: OwnPostgres['restart'];
+  /** The owner's connections; others after each restart, since a query on one that died may never be answered. */
+  sql(): Sql;
   /** Every hint that waits is gone: FLUSHALL and a Redis started anew, or BullMQ's tables in Postgres emptied. */
   wipeQueue(restart?: boolean): Promise<void>;
   /** Redis away until the returned function is called. */
@@ -124,17 +124,22 @@ export async function startChaosFleet({ backend, env = {}, names = false }: Chao
     closers.push(() => fleet.stop());
     sandboxAt.port = fleet.sandbox.port;
 
+    let owner = connect(ownerUrl, { max: 3, applicationName: 'chaos-owner' });
+    const drop = () => owner.end({ timeout: 0 }).catch(() => undefined);
+    closers.push(drop);
     const kills = { count: 0 };
     const reported = new Set<ServiceProcess>();
     const isLiving = ({ child }: ServiceProcess) => child.exitCode === null && child.signalCode === null;
     const living = (service: Service) =>
       fleet.processes.filter((started) => started.service === service && isLiving(started));
-    const refill = async () => {
+    const fill = async () => {
       for (const service of SERVICES) {
         const missing = 2 - living(service).length;
         await Promise.all(Array.from({ length: Math.max(0, missing) }, () => fleet.start(service)));
       }
     };
+    // A process that meets a database that is just away ends, as it should; its supervisor tries again.
+    const refill = () => fill().catch(fill).catch(fill);
     await refill();
     closers.push(async () => {
       // A stopped process does not hear SIGTERM.
@@ -165,6 +170,7 @@ export async function startChaosFleet({ backend, env = {}, names = false }: Chao
         await fleet.end(victim, 'SIGKILL');
       },
       refill,
+      sql: () => owner,
       crashes() {
         const crashed = fleet.processes.filter((each) => each.child.exitCode === EXIT_BUG && !reported.has(each));
         for (const each of crashed) reported.add(each);
@@ -173,12 +179,14 @@ export async function startChaosFleet({ backend, env = {}, names = false }: Chao
       dnsOutage,
       async restartPostgres(options) {
         const away = await postgres.restart(options);
+        await drop();
+        owner = connect(ownerUrl, { max: 3, applicationName: 'chaos-owner' });
         await watch();
         return away;
       },
       async wipeQueue(restart = true) {
         if (redis === undefined) {
-          await fleet.owner`delete from bullmq.job`;
+          await owner`delete from bullmq.job`;
           return;
         }
         const client = new Redis(redis.url, { maxRetriesPerRequest: 1 });
@@ -265,15 +273,15 @@ export interface HeldDispatch {
 }
 
 /** From now on the next dispatch waits inside the function, after its row lock, until it is released: at most 5 s, the login's lock timeout. */
-export async function holdDispatchClock({ fleet, postgres, points }: ChaosFleet): Promise<HeldDispatch> {
-  const [row] = await fleet.owner<{ name: string }[]>`select current_database() as name`;
+export async function holdDispatchClock({ sql, postgres, points }: ChaosFleet): Promise<HeldDispatch> {
+  const [row] = await sql()<{ name: string }[]>`select current_database() as name`;
   const url = new URL(postgres.url);
   url.pathname = `/${row?.name}`;
   const holder = connectTo(url.href, { max: 1, idle_timeout: 0, onnotice: () => undefined });
   await holder`select pg_advisory_lock(${CLOCK_LOCK})`;
-  await fleet.owner`insert into chaos.clock_hold values (true)`;
+  await sql()`insert into chaos.clock_hold values (true)`;
   const waiting = async () => {
-    const [found] = await fleet.owner<{ n: number }[]>`
+    const [found] = await sql()<{ n: number }[]>`
       select count(*)::int as n from pg_locks where locktype = 'advisory' and not granted and objid = ${CLOCK_LOCK}
          and database = (select oid from pg_database where datname = current_database())`;
     return (found?.n ?? 0) > 0;
@@ -288,7 +296,7 @@ export async function holdDispatchClock({ fleet, postgres, points }: ChaosFleet)
       // After a restart of Postgres the first statement may still meet the old connection.
       await poll(
         async () => {
-          await fleet.owner`delete from chaos.clock_hold`;
+          await sql()`delete from chaos.clock_hold`;
           return true;
         },
         10_000,
@@ -310,7 +318,7 @@ export async function admin<T>(fleet: Fleet, method: string, at: string, body?: 
 
 /** Whether a process is stopped by a signal. Linux only. */
 export function isStopped(pid: number): boolean {
-  return /^T/.test(readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1] ?? '');
+  return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.startsWith('T') === true;
 }
 
 /** What a process logged about a run. */

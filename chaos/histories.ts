@@ -11,10 +11,21 @@ export interface HistoryTerms {
   overdue_ms: number;
 }
 
-/** What the history checker has against the fleet's runs, as lines. Alarms count, unless the terms expect them. */
-export async function checkHistories({ fleet }: ChaosFleet, terms: HistoryTerms): Promise<string[]> {
+/** Requests that arrived beyond their deadline, Z and P: assumptions that did not hold, on a machine too busy, say. */
+export async function lateSends({ fleet, sql }: ChaosFleet, only: readonly RunId[]): Promise<number> {
   const { violations } = await judgeFleetHistory({
-    sql: fleet.owner,
+    sql: sql(),
+    ledger: () => sandboxLedger(fleet.sandbox.url),
+    durations: PROFILES.fast,
+    only,
+  });
+  return violations.filter((one) => one.code === 'late_send').length;
+}
+
+/** What the history checker has against the fleet's runs, as lines. Alarms count, unless the terms expect them. */
+export async function checkHistories({ fleet, sql }: ChaosFleet, terms: HistoryTerms): Promise<string[]> {
+  const { violations } = await judgeFleetHistory({
+    sql: sql(),
     ledger: () => sandboxLedger(fleet.sandbox.url),
     durations: PROFILES.fast,
     overdue_ms: terms.overdue_ms,

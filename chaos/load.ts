@@ -3,8 +3,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type ApiClient, createClient } from '@counterstamp/api-contract';
 import type { RunId } from '@counterstamp/manifest-core';
 import type { FaultInput } from '@counterstamp/sandbox';
-import { admin, type ChaosFleet } from './harness.ts';
 import type { Chance } from './chance.ts';
+import { admin, type ChaosFleet } from './harness.ts';
 
 export interface LoadOptions {
   /** Runs in all; default: until stopped. */
@@ -28,12 +28,18 @@ export interface Load {
   readonly runs: readonly RunId[];
   /** Resolves when all runs are asked for (with `runs`), or after `stop`, and every run that waits is approved. */
   done(): Promise<void>;
-  /** No more requests. */
+  /** Requests that were never answered, however often repeated. */
+  unanswered(): number;
+  /** No more requests; those under way are still insisted on. */
   stop(): void;
+  /** The fleet is gone: nothing is asked any more. */
+  abandon(): void;
 }
 
 /** Milliseconds before a failed call is repeated. */
 const AGAIN_MS = 100;
+/** Milliseconds for which a call is repeated: longer than anything that is done to a fleet. */
+const INSIST_MS = 90_000;
 const APPROVE_EVERY_MS = 50;
 /** Milliseconds without a run that waits, after the last request, before the approver rests. */
 const QUIET_MS = 4_000;
@@ -43,14 +49,31 @@ export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
   const runs: RunId[] = [];
   let left = options.runs ?? Number.POSITIVE_INFINITY;
   let stopped = false;
+  let abandoned = false;
+  let unanswered = 0;
 
+  /** Repeats a call until it is answered; `undefined` when it never was. */
+  const insist = async <T>(call: () => Promise<T>): Promise<T | undefined> => {
+    const until = Date.now() + INSIST_MS;
+    while (!abandoned && Date.now() < until) {
+      try {
+        return await call();
+      } catch {
+        await delay(AGAIN_MS);
+      }
+    }
+    return undefined;
+  };
   const drive = async (): Promise<void> => {
     while (!stopped && left > 0) {
       left -= 1;
       const workflow = chance.happens(options.credits) ? 'credit' : 'refund';
-      const seeded = await seed(chaos, workflow, options.faults?.(workflow, chance) ?? []);
-      const run_id = await insist(() => request(chaos, workflow, seeded));
-      runs.push(run_id);
+      const faults = options.faults?.(workflow, chance) ?? [];
+      const seeded = await insist(() => seed(chaos, workflow, faults));
+      // Asked for again unchanged: the answer may have been lost, and the run be there.
+      const asked = seeded === undefined ? undefined : await insist(() => request(chaos, workflow, seeded));
+      if (asked !== undefined) runs.push(asked);
+      else if (!abandoned) unanswered += 1;
       if (pauseMs > 0) await delay(pauseMs);
     }
   };
@@ -58,7 +81,7 @@ export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
   let asked = false;
   const approving = (async () => {
     let quietSince = Date.now();
-    while (!asked || Date.now() - quietSince < QUIET_MS) {
+    while (!abandoned && (!asked || Date.now() - quietSince < QUIET_MS)) {
       const approved = options.approveLast === true && !asked ? 0 : await approveWaiting(chaos).catch(() => 1);
       if (approved > 0 || !asked) quietSince = Date.now();
       await delay(APPROVE_EVERY_MS);
@@ -71,8 +94,13 @@ export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
   return {
     runs,
     done: () => done,
+    unanswered: () => unanswered,
     stop() {
       stopped = true;
+    },
+    abandon() {
+      stopped = true;
+      abandoned = true;
     },
   };
 }
@@ -80,7 +108,8 @@ export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
 async function seed(chaos: ChaosFleet, workflow: 'refund' | 'credit', faults: readonly FaultInput[]) {
   const id = randomUUID().slice(0, 12);
   const seeded = await chaos.fleet.seed({ request_id: `case_${id}`, order_id: `order_${id}`, payment_id: `pay_${id}` });
-  const at = workflow === 'credit' ? `/admin/credits/faults/cus_${seeded.order_id}` : `/admin/faults/${seeded.payment_id}`;
+  const at =
+    workflow === 'credit' ? `/admin/credits/faults/cus_${seeded.order_id}` : `/admin/faults/${seeded.payment_id}`;
   if (faults.length > 0) await admin(chaos.fleet, 'PUT', at, faults);
   return seeded;
 }
@@ -128,16 +157,4 @@ async function approveWaiting(chaos: ChaosFleet): Promise<number> {
     }),
   );
   return waiting;
-}
-
-/** Repeats a call until it is answered. */
-async function insist<T>(call: () => Promise<T>): Promise<T> {
-  for (let tries = 0; ; tries++) {
-    try {
-      return await call();
-    } catch (error) {
-      if (tries > 600) throw error;
-      await delay(AGAIN_MS);
-    }
-  }
 }

@@ -1,7 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
+import { BACKENDS, type Backend } from './backends.ts';
 import { runCell } from './cells/run-cell.ts';
-import { BACKENDS, type Backend, type ChaosFleet, startChaosFleet } from './harness.ts';
+import { type ChaosFleet, startChaosFleet } from './harness.ts';
 import { allCells, cellName, quickCells } from './matrix.ts';
 import { type BackendReport, chaosEvidence, recoveryText, wrongIn } from './report.ts';
 import { killAllInFlight, storms, weather } from './storms.ts';
@@ -32,10 +33,16 @@ Ends with 1 when anything is not as expected, or, in a whole run, when a failpoi
   process.exit(0);
 }
 
-const chosen: readonly Backend[] = BACKENDS.filter((backend) => values.backend === 'both' || values.backend === backend);
+const chosen: readonly Backend[] = BACKENDS.filter(
+  (backend) => values.backend === 'both' || values.backend === backend,
+);
 const parts = new Set(values.part.split(','));
 const seed = Number(values.seed);
-if (chosen.length === 0 || !Number.isSafeInteger(seed) || [...parts].some((part) => !(PARTS as readonly string[]).includes(part))) {
+if (
+  chosen.length === 0 ||
+  !Number.isSafeInteger(seed) ||
+  [...parts].some((part) => !(PARTS as readonly string[]).includes(part))
+) {
   console.error('see npm run chaos -- --help');
   process.exit(2);
 }
@@ -48,7 +55,10 @@ const minutes = Math.ceil((performance.now() - startedAt) / 60_000);
 const wrong = reports.flatMap((report) => wrongIn(report, { whole }));
 for (const report of reports) console.log(`${report.backend}: ${report.kills} kills; ${recoveryText(report.cells)}`);
 for (const line of wrong) console.log(`WRONG ${line}`);
-const done = reports.reduce((sum, { cells, network, storms: blown }) => sum + cells.length + network.length + blown.length, 0);
+const done = reports.reduce(
+  (sum, { cells, network, storms: blown }) => sum + cells.length + network.length + blown.length,
+  0,
+);
 console.log(`${done} done in ${minutes} min, ${wrong.length} findings`);
 const file = values.report ?? (whole && !values.quick ? 'docs/evidence/chaos.md' : undefined);
 const command = `npm run chaos -- --backend ${values.backend} --seed ${seed}${values.quick ? ' --quick' : ''}`;
@@ -60,9 +70,14 @@ async function everything(backend: Backend): Promise<BackendReport> {
   const say = (result: { name: string; faults: readonly string[]; ms: number; right_after_ms?: number }) => {
     const right = result.right_after_ms === undefined ? '' : `, right after ${result.right_after_ms} ms`;
     const mark = result.faults.length === 0 ? 'ok   ' : 'WRONG';
-    console.log(`${mark} ${backend.padEnd(8)} ${result.name} (${(result.ms / 1_000).toFixed(1)} s${right})${result.faults.map((fault) => `\n        ${fault}`).join('')}`);
+    console.log(
+      `${mark} ${backend.padEnd(8)} ${result.name} (${(result.ms / 1_000).toFixed(1)} s${right})${result.faults.map((fault) => `\n        ${fault}`).join('')}`,
+    );
   };
-  const on = async (options: { names?: boolean; env?: Record<string, string> }, act: (chaos: ChaosFleet) => Promise<void>) => {
+  const on = async (
+    options: { names?: boolean; env?: Record<string, string> },
+    act: (chaos: ChaosFleet) => Promise<void>,
+  ) => {
     const chaos = await startChaosFleet({ backend, ...options });
     try {
       await act(chaos);
@@ -73,7 +88,7 @@ async function everything(backend: Backend): Promise<BackendReport> {
     }
   };
 
-  const cells = (values.quick ? quickCells() : allCells()).filter((cell) => isChosen(cellName(cell)));
+  const cells = (values.quick ? quickCells(backend) : allCells()).filter((cell) => isChosen(cellName(cell)));
   if (parts.has('matrix') && cells.length > 0)
     await on({}, async (chaos) => {
       for (const cell of cells) {
@@ -94,7 +109,9 @@ async function everything(backend: Backend): Promise<BackendReport> {
     });
 
   if (parts.has('storms'))
-    for (const storm of storms({ scale: values.quick ? 0.1 : 1 }).filter(({ name, backends }) => isChosen(name) && backends.includes(backend)))
+    for (const storm of storms({ scale: values.quick ? 0.1 : 1 }).filter(
+      ({ name, backends }) => isChosen(name) && backends.includes(backend),
+    ))
       await on(storm.options ?? {}, async (chaos) => {
         const result = await weather(chaos, storm, seed);
         report.storms.push(result);

@@ -1,4 +1,5 @@
 import type { FailpointName, Service } from '@counterstamp/manifest-core';
+import { BACKENDS, type Backend } from './backends.ts';
 import type { CellCode } from './codes.ts';
 import { PROVIDER_KINDS, type ProviderKind } from './kinds.ts';
 
@@ -92,7 +93,11 @@ function applies(row: PointRow, action: Action, kind: ProviderKind): boolean {
   if (row.way === 'doubt') return kind !== 'key_forgotten' && kind !== 'slower_than_declared';
   if (kind === 'key_forgotten' || kind === 'slower_than_declared')
     // A late send beside a forgotten key breaks A1 and A4 at once: two effects, by assumption. Verifying knows neither.
-    return row.service === 'executor' && action === 'K' && !['dispatch.loaded', 'dispatch.t0.before-begin'].includes(row.point);
+    return (
+      row.service === 'executor' &&
+      action === 'K' &&
+      !['dispatch.loaded', 'dispatch.t0.before-begin'].includes(row.point)
+    );
   return true;
 }
 
@@ -145,11 +150,12 @@ const QUICK: readonly (readonly [FailpointName, Action, ProviderKind])[] = [
   ['evidence.before-insert', 'Z', 'key_with_retention'],
 ];
 
-/** A representative part: a kill at every point, and the cells of `QUICK`. */
-export function quickCells(): Cell[] {
+/** A representative part: on each backend a kill at every point, and every second cell of `QUICK`. */
+export function quickCells(backend: Backend): Cell[] {
+  const own = QUICK.filter((_, i) => i % BACKENDS.length === BACKENDS.indexOf(backend));
   return allCells().filter(
     ({ row, action, kind }) =>
       (action === 'K' && kind === 'key_with_retention') ||
-      QUICK.some((one) => one[0] === row.point && one[1] === action && one[2] === kind),
+      own.some((one) => one[0] === row.point && one[1] === action && one[2] === kind),
   );
 }

@@ -22,7 +22,12 @@ export interface OwnPostgres {
 
 export async function startOwnPostgres(dir: string): Promise<OwnPostgres> {
   const start = (port?: number) =>
-    startEmbeddedPostgres({ dir: path.join(dir, 'postgres'), port, durable: false, conf: { synchronous_commit: 'on' } });
+    startEmbeddedPostgres({
+      dir: path.join(dir, 'postgres'),
+      port,
+      durable: false,
+      conf: { synchronous_commit: 'on' },
+    });
   let server = await start();
   const { port } = server;
   /** A socket of somebody else may have the port for a moment as its own end. */

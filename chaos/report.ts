@@ -2,9 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { cpus, release } from 'node:os';
 import { FAILPOINTS, type FailpointName } from '@counterstamp/manifest-core';
 import { quantile } from '../bench/measure.ts';
+import type { Backend } from './backends.ts';
 import type { CellResult } from './cells/run-cell.ts';
 import { CODES } from './codes.ts';
-import type { Backend } from './harness.ts';
 import { KINDS, PROVIDER_KINDS } from './kinds.ts';
 import { ACTIONS, MATRIX } from './matrix.ts';
 import type { StormResult } from './storms.ts';
@@ -24,7 +24,9 @@ export interface BackendReport {
 /** Failpoints that never fired, and everything that was not as expected, as lines. */
 export function wrongIn(report: BackendReport, { whole }: { whole: boolean }): string[] {
   const { backend, cells, network, storms, fired } = report;
-  const named = [...cells, ...network, ...storms].flatMap(({ name, faults }) => faults.map((fault) => `${backend}: ${name}: ${fault}`));
+  const named = [...cells, ...network, ...storms].flatMap(({ name, faults }) =>
+    faults.map((fault) => `${backend}: ${name}: ${fault}`),
+  );
   const never = whole ? FAILPOINTS.filter((name) => (fired.get(name) ?? 0) === 0) : [];
   return [...named, ...never.map((name) => `${backend}: the failpoint ${name} never fired`)];
 }
@@ -38,7 +40,9 @@ export function circumstances(): string {
 /** Milliseconds from a kill to the run's next commit, and to its end where the effect was there already. */
 export function recoveryTimes(cells: readonly CellResult[]): { moving: readonly number[]; right: readonly number[] } {
   const killed = cells.filter((cell) => cell.faults.length === 0 && / K( |$)/.test(cell.name));
-  const sent = killed.filter((cell) => /^dispatch\.(written\.before-response|response\.before-outcome) /.test(cell.name));
+  const sent = killed.filter((cell) =>
+    /^dispatch\.(written\.before-response|response\.before-outcome) /.test(cell.name),
+  );
   return {
     moving: killed.flatMap((cell) => cell.moving_again_ms ?? []),
     right: sent.filter((cell) => /key_with|without_key/.test(cell.name)).flatMap((cell) => cell.right_ms ?? []),
@@ -48,12 +52,17 @@ export function recoveryTimes(cells: readonly CellResult[]): { moving: readonly 
 export function recoveryText(cells: readonly CellResult[]): string {
   const { moving, right } = recoveryTimes(cells);
   const text = (ms: readonly number[]) =>
-    ms.length === 0 ? 'not measured' : `p95 ${Math.round(quantile(ms, 0.95))} ms, max ${Math.max(...ms)} ms (${ms.length} kills)`;
+    ms.length === 0
+      ? 'not measured'
+      : `p95 ${Math.round(quantile(ms, 0.95))} ms, max ${Math.max(...ms)} ms (${ms.length} kills)`;
   return `from a killed worker to the run's next commit: ${text(moving)}; killed between send and answer with the effect there, until completed: ${text(right)}`;
 }
 
 /** docs/evidence/chaos.md. */
-export function chaosEvidence(reports: readonly BackendReport[], run: { command: string; seed: number; minutes: number }): string {
+export function chaosEvidence(
+  reports: readonly BackendReport[],
+  run: { command: string; seed: number; minutes: number },
+): string {
   const cells = reports.reduce((sum, report) => sum + report.cells.length, 0);
   const wrong = reports.flatMap((report) => wrongIn(report, { whole: true }));
   const mark = (point: string, action: string): string =>
@@ -106,13 +115,13 @@ ${(reports[0]?.network ?? [])
 
 ## Storms
 
-| storm | runs | blows | kills | effects | duplicates | lost | stuck | completed | parked | closed | |
-|---|---|---|---|---|---|---|---|---|---|---|---|
+| storm | runs | blows | kills | effects | duplicates | lost | stuck | completed | parked | closed | late sends | |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
 ${reports
   .flatMap((report) => report.storms)
   .map(
-    ({ name, blows, kills, tally: t, faults, right_after_ms }) =>
-      `| ${name} | ${t.runs} | ${blows} | ${kills} | ${t.effects} | ${t.duplicates} | ${t.lost} | ${t.stuck.length} | ${t.completed} | ${countsText(t.parked)} | ${countsText(t.closed)} | ${faults.length === 0 ? 'as expected' : 'WRONG'}${right_after_ms === undefined ? '' : `; all right ${right_after_ms} ms after the kill`} |`,
+    ({ name, blows, kills, tally: t, faults, late_sends, right_after_ms }) =>
+      `| ${name} | ${t.runs} | ${blows} | ${kills} | ${t.effects} | ${t.duplicates} | ${t.lost} | ${t.stuck.length} | ${t.completed} | ${countsText(t.parked)} | ${countsText(t.closed)} | ${late_sends} | ${faults.length === 0 ? 'as expected' : 'WRONG'}${right_after_ms === undefined ? '' : `; all right ${right_after_ms} ms after the kill`} |`,
   )
   .join('\n')}
 ${wrong.length === 0 ? '' : `\n## Findings\n\n${wrong.map((line) => `- ${line}`).join('\n')}\n`}`;

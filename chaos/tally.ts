@@ -28,12 +28,18 @@ interface Standing {
 
 const CLOSED = ['completed', 'failed', 'rejected', 'expired'];
 
-async function standings({ fleet }: ChaosFleet, runs: readonly RunId[]): Promise<Standing[]> {
+async function standings({ sql }: ChaosFleet, runs: readonly RunId[]): Promise<Standing[]> {
   const ids = JSON.stringify(runs);
-  const rows = await fleet.owner<Standing[]>`
+  const rows = await sql()<Standing[]>`
     select 'run_' || run_id as run_id, state, parked_reason, stop_reason ->> 'code' as code from cs.run
      where 'run_' || run_id in (select jsonb_array_elements_text(${ids}::text::jsonb))`;
   return [...rows];
+}
+
+/** Every run that there is. */
+export async function allRuns({ sql }: ChaosFleet): Promise<RunId[]> {
+  const rows = await sql()<{ run_id: RunId }[]>`select 'run_' || run_id as run_id from cs.run order by 1`;
+  return rows.map((row) => row.run_id);
 }
 
 const isOpen = ({ state, parked_reason }: Standing) => !CLOSED.includes(state) && parked_reason === null;
@@ -54,7 +60,9 @@ export async function tally(chaos: ChaosFleet, runs: readonly RunId[]): Promise<
     runs: runs.length,
     completed: rows.filter((row) => row.state === 'completed').length,
     parked: countBy(rows.flatMap((row) => row.parked_reason ?? [])),
-    closed: countBy(rows.filter((row) => CLOSED.includes(row.state) && row.state !== 'completed').map((row) => row.code ?? row.state)),
+    closed: countBy(
+      rows.filter((row) => CLOSED.includes(row.state) && row.state !== 'completed').map((row) => row.code ?? row.state),
+    ),
     effects: counts.reduce((sum, n) => sum + n, 0),
     duplicates: counts.reduce((sum, n) => sum + Math.max(0, n - 1), 0),
     lost: rows.filter((row) => row.state === 'completed' && (perRun.get(row.run_id) ?? 0) === 0).length,

@@ -97,7 +97,8 @@ export function checkSafety(model: Model, options: SafetyOptions): SafetyResult 
         for (const invariant of watched) {
           if (invariant.holds(reached)) continue;
           sound = false;
-          if (!violations.has(invariant.id)) violations.set(invariant.id, { steps: depth + 1, trace: paths.walk(id).trace });
+          if (!violations.has(invariant.id))
+            violations.set(invariant.id, { steps: depth + 1, trace: paths.walk(id).trace });
         }
         if (sound || wanted !== undefined) next.push([id, reached]);
         if (wanted !== undefined && wanted.length > 0 && violations.size === wanted.length) break search;

@@ -13,7 +13,7 @@ export interface Context {
 }
 
 /** Whether a worker's commit finds the row that it loaded (rule 1). */
-function swapWon({ rules }: Context, { row }: Cell, worker: Worker, from: State): boolean {
+export function swapWon({ rules }: Context, { row }: Cell, worker: Worker, from: State): boolean {
   if (rules.swap && rules['swap-on-revision'])
     return worker.fresh && (row.state === from || !rules['expected-state-in-swap']);
   if (rules['closed-stays-closed'] && isClosed(row.state)) return false;
@@ -39,7 +39,7 @@ export function commit(
  * @throws when the product's table has no such move: the model would check another protocol.
  */
 export function move(
-  { rules, env }: Context,
+  { rules, env, onJudgement }: Context,
   cell: Cell,
   from: State,
   on: Trigger,
@@ -48,6 +48,7 @@ export function move(
 ): void {
   const rule = transitionRule(from, on);
   if (rule === undefined) throw new Error(`the model makes an illegal move: ${from} on ${on}`);
+  onJudgement?.({ guard: 'move', from, on });
   const { row } = cell;
   const before = row.state;
   row.state = rule.to;

@@ -144,10 +144,19 @@ export const LIVENESS: Readonly<Record<string, Environment>> = {
   'live-prefix': { ...QUEUED, fromQueued: true, decides: true, amends: true, rejects: false, approvalLife: 3 },
   'live-key': { ...QUEUED, keys: true },
   'live-not-sent': { ...QUEUED, notSentRetries: 1, connectionBreaks: true, rejects: false, approvalLife: 3 },
+  'live-one-worker': { ...QUEUED, workers: 1, keys: true, asyncFailure: true },
   'live-eventual': { ...QUEUED, eventual: true },
   'live-async': { ...QUEUED, asyncFailure: true, rejects: false },
   'live-partial': { ...QUEUED, partial: true, unreachable: true, rejects: false },
-  'live-two-runs-hold': { ...QUEUED, runs: 2, workers: 1, rejects: false, holds: true, hintLosses: null, approvalLife: 3 },
+  'live-two-runs-hold': {
+    ...QUEUED,
+    runs: 2,
+    workers: 1,
+    rejects: false,
+    holds: true,
+    hintLosses: null,
+    approvalLife: 3,
+  },
 };
 
 /** Where an effect behind a closed run must come to light: A1 is broken, or the target turns. */

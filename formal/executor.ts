@@ -1,6 +1,14 @@
-import { type Context, commit, move } from './database.ts';
+import { type Context, commit, move, swapWon } from './database.ts';
 import { TICKS } from './environments.ts';
-import { dispatchRefusal, evidenceStands, inDoubtElsewhere, retryRefusal } from './guards.ts';
+import {
+  dispatchRefusal,
+  earlyRefusal,
+  evidenceReopens,
+  evidenceStands,
+  inDoubtElsewhere,
+  onlyDefers,
+  rejectionCounts,
+} from './guards.ts';
 import type { Step } from './model.ts';
 import { type Cell, FAULTS, idle, type Row, type Worker, type World } from './state.ts';
 
@@ -9,14 +17,12 @@ export function pickUpExecution(context: Context, world: World, cell: Cell, step
   const { rules } = context;
   const { row } = cell;
   if (row.state === 'awaiting_approval' && row.decision === 'approved') {
-    const refusal = dispatchRefusal(context, world, cell, row.action, 'load');
+    const refusal = earlyRefusal(context, world, cell);
     if (refusal === null || refusal === 'digest_mismatch')
       step('exec-load', ({ row }, worker) => load(worker, row, row.action));
   }
   if (row.state === 'needs_reconciliation' && row.retryAllowed && !row.parked) {
-    const refusal = dispatchRefusal(context, world, cell, row.body, 'load');
-    // A hold and a busy resource only defer.
-    if (refusal !== 'on_hold' && refusal !== 'resource_busy')
+    if (!onlyDefers(earlyRefusal(context, world, cell)))
       step('retry-load', ({ row }, worker) => {
         load(worker, row, rules['frozen-bytes'] ? row.body : row.action);
         worker.sawEvidence = !rules['evidence-in-commit'] && evidenceStands(row);
@@ -38,7 +44,7 @@ function load(worker: Worker, row: Row, bytes: Worker['bytes']): void {
 }
 
 /** The dispatch in the order of rule 5, and what becomes of it. */
-export function execute(context: Context, cell: Cell, worker: Worker, step: Step): void {
+export function execute(context: Context, worker: Worker, step: Step): void {
   const { rules } = context;
   switch (worker.phase) {
     case 'dispatch.loaded':
@@ -95,7 +101,9 @@ export function execute(context: Context, cell: Cell, worker: Worker, step: Step
       break;
     case 'dispatch.written':
       if (worker.clock >= TICKS.call)
-        step('call-times-out', (_, worker) => respond(worker, rules['not-sent-means-no-byte'] ? 'unclear' : 'not_sent'));
+        step('call-times-out', (_, worker) =>
+          respond(worker, rules['not-sent-means-no-byte'] ? 'unclear' : 'not_sent'),
+        );
       if (!rules['no-transport-retry'] && !worker.resent)
         step('http-client-resends', (cell, worker) => {
           worker.resent = true;
@@ -127,15 +135,11 @@ function dispatchCommit(context: Context, world: World, cell: Cell, worker: Work
   const { from } = worker;
   const early = worker.phase !== 'dispatch.t0';
   const retry = from === 'needs_reconciliation';
-  // The guards read the row as it is; a swap that is lost is lost whatever they say.
-  const refused =
-    (retry && row.state === from && retryRefusal(context, cell, worker) !== null) ||
-    dispatchRefusal(context, world, cell, worker.bytes, 'commit') !== null;
-  const valid =
-    row.decision === 'approved' && row.approved === worker.bytes && row.approvalAge < env.approvalLife;
+  const refusal = swapWon(context, cell, worker, from) ? dispatchRefusal(context, world, cell, worker) : null;
+  const valid = row.decision === 'approved' && row.approved === worker.bytes && row.approvalAge < env.approvalLife;
   const evidence = evidenceStands(row);
   const won =
-    !refused &&
+    refusal === null &&
     commit(context, cell, worker, from, retry ? 'retry_dispatched' : 'dispatched', (row) => {
       if (!valid) cell.faults |= FAULTS.invalidDispatch;
       if (evidence) cell.faults |= FAULTS.evidenceIgnored;
@@ -148,7 +152,7 @@ function dispatchCommit(context: Context, world: World, cell: Cell, worker: Work
   else if (!rules['only-winner-sends']) {
     worker.phase = 'dispatch.acked';
     worker.attempt = Math.max(1, row.attempts.length);
-  } else if (refused && worker.fresh) {
+  } else if (refusal !== null) {
     worker.phase = 'dispatch.refused';
     worker.clock = 0;
   } else Object.assign(worker, idle());
@@ -165,17 +169,16 @@ function insertAttempt(row: Row, worker: Worker): void {
 function refusalCommit(context: Context, world: World, cell: Cell, worker: Worker): void {
   const { row } = cell;
   if (row.state !== worker.from) return;
-  const refusal = dispatchRefusal(context, world, cell, worker.bytes, 'commit');
-  const deferred = refusal === 'on_hold' || refusal === 'resource_busy';
+  const refusal = dispatchRefusal(context, world, cell, worker);
+  if (refusal === null || onlyDefers(refusal)) return;
   if (row.state === 'needs_reconciliation') {
-    const final = retryRefusal(context, cell, worker) !== null || (refusal !== null && !deferred);
-    if (final && context.rules['retry-refused-recorded'])
+    if (context.rules['retry-refused-recorded'])
       commit(context, cell, worker, row.state, 'retry_refused', (row) => {
         row.retryAllowed = false;
         row.retryRefused = true;
       });
   } else if (refusal === 'approval_expired') commit(context, cell, worker, 'awaiting_approval', 'approval_expired');
-  else if (refusal !== null && !deferred) commit(context, cell, worker, 'awaiting_approval', 'dispatch_refused');
+  else commit(context, cell, worker, 'awaiting_approval', 'dispatch_refused');
 }
 
 /** Rules 12 to 14. */
@@ -183,10 +186,10 @@ function outcomeCommit(context: Context, cell: Cell, worker: Worker): void {
   const { rules } = context;
   const { result } = worker;
   const attempt = cell.row.attempts[worker.attempt - 1];
-  const others = cell.row.attempts.filter((other) => other !== attempt);
-  const alone = others.every((other) => other.status === 'not_sent') || !rules['reject-only-if-first'];
   const rejected =
-    (result === 'rejected' && alone) ||
+    (result === 'rejected' &&
+      swapWon(context, cell, worker, 'executing') &&
+      rejectionCounts(context, cell.row, worker.attempt)) ||
     (result === 'conflict' && !rules['conflict-is-uncertain']) ||
     (result === 'unclear' && !rules['timeout-is-uncertain']);
   const [on, status] =
@@ -212,8 +215,7 @@ export function appendEvidence(context: Context, cell: Cell): void {
   const { row } = cell;
   if (row.state === 'completed') return;
   row.lateEffect = true;
-  const reopens = row.state === 'failed' && !row.recordsEffect && context.rules['reopen-on-evidence'];
-  if (reopens || (row.state === 'needs_reconciliation' && row.parked))
+  if (evidenceReopens(context, row))
     move(context, cell, row.state, 'late_effect_found', (row) => {
       row.parked = true;
     });

@@ -18,19 +18,24 @@ const KEY = 'i-key-not-sent';
 const SLOW = 'i-key-slower-than-declared';
 const PLAIN = 'ii-network-unbounded';
 const STRONG = 'ii-strong-lookup';
+const ALIVE = 'live-one-worker';
 const PEOPLE = 'vi-control-plane';
 
 /** The table of protocol.md section 4. */
 const SECTION_4: readonly Mutation[] = [
   // The digest of what is sent, compared in the commit, would catch a stale worker too.
-  { name: 'swap-on-revision', off: ['swap-on-revision', 'sent-digest-in-commit'], expected: { I2: PEOPLE, I3: PEOPLE } },
+  {
+    name: 'swap-on-revision',
+    off: ['swap-on-revision', 'sent-digest-in-commit'],
+    expected: { I2: PEOPLE, I3: PEOPLE },
+  },
   { name: 'swap', off: ['swap', 'sent-digest-in-commit'], expected: { I1: STRONG, I3: PEOPLE, I9: KEY } },
   { name: 'digest-in-commit', off: ['digest-in-commit', 'sent-digest-in-commit'], expected: { I2: PEOPLE } },
   { name: 'expiry-in-commit', off: ['expiry-in-commit'], expected: { I2: PLAIN } },
   { name: 'commit-before-send', off: ['commit-before-send'], expected: { I1: STRONG, I2: PEOPLE, I7: PEOPLE } },
   { name: 'only-winner-sends', off: ['only-winner-sends'], expected: { I1: STRONG, I7: PEOPLE, I8: SLOW } },
   { name: 'foreign-attempt-never-sends', off: ['foreign-attempt-never-sends'], expected: { I1: STRONG, I8: STRONG } },
-  { name: 'attempt-in-same-transaction', off: ['attempt-in-same-transaction'], expected: { LIVE: 'live-eventual' } },
+  { name: 'attempt-in-same-transaction', off: ['attempt-in-same-transaction'], expected: { LIVE: ALIVE } },
   { name: 'frozen-bytes', off: ['frozen-bytes'], expected: { I3: PEOPLE } },
   { name: 'no-transport-retry', off: ['no-transport-retry'], expected: { I1: STRONG, I8: STRONG } },
   { name: 't0-before-begin', off: ['t0-before-begin'], expected: { I1: STRONG, I8: STRONG } },
@@ -51,10 +56,10 @@ const SECTION_4: readonly Mutation[] = [
   { name: 'match-by-reference', off: ['match-by-reference'], expected: { I4: 'v-partial' } },
   { name: 'closure-audit', off: ['closure-audit'], expected: { SURFACE: 'surface-late-send' } },
   { name: 'reopen-on-evidence', off: ['reopen-on-evidence'], expected: { SURFACE: 'surface-late-send' } },
-  { name: 'sweeper', off: ['sweeper'], expected: { LIVE: 'live-eventual' } },
+  { name: 'sweeper', off: ['sweeper'], expected: { LIVE: ALIVE } },
   { name: 'expirer', off: ['expirer'], expected: { LIVE: 'live-prefix' } },
-  { name: 'park', off: ['park'], expected: { LIVE: 'live-eventual' } },
-  { name: 'bounded-verify', off: ['bounded-verify'], expected: { LIVE: 'live-async' } },
+  { name: 'park', off: ['park'], expected: { LIVE: ALIVE } },
+  { name: 'bounded-verify', off: ['bounded-verify'], expected: { LIVE: ALIVE } },
 ];
 
 /** The other rows of the first model's table: rules in pairs, and rules that others cover. */
@@ -79,29 +84,52 @@ const TOGETHER: readonly Mutation[] = [
     off: ['retry-only-idempotent', 'settle-before-retry'],
     expected: { I1: STRONG },
   },
-  { name: 'frozen-bytes + conflict-is-uncertain', off: ['frozen-bytes', 'conflict-is-uncertain'], expected: { I3: PEOPLE } },
+  {
+    name: 'frozen-bytes + conflict-is-uncertain',
+    off: ['frozen-bytes', 'conflict-is-uncertain'],
+    expected: { I3: PEOPLE },
+  },
   { name: 'evidence-in-commit', off: ['evidence-in-commit'], expected: { I9: SLOW } },
-  { name: 'poller', off: ['poller'], expected: { LIVE: 'live-eventual' } },
-  { name: 'expected-state-in-swap', off: ['expected-state-in-swap'], expected: {}, holdsIn: [KEY, 'ii-pause-unbounded-fenced'] },
+  { name: 'poller', off: ['poller'], expected: { LIVE: ALIVE } },
+  {
+    name: 'expected-state-in-swap',
+    off: ['expected-state-in-swap'],
+    expected: {},
+    holdsIn: [KEY, 'ii-pause-unbounded-fenced'],
+  },
   { name: 'decision-in-commit', off: ['decision-in-commit'], expected: {}, holdsIn: [PEOPLE] },
   { name: 'decision-is-a-commit', off: ['decision-is-a-commit'], expected: {}, holdsIn: [PEOPLE] },
   { name: 'sent-digest-in-commit', off: ['sent-digest-in-commit'], expected: {}, holdsIn: [PEOPLE] },
-  { name: 'late-outcome-recorded', off: ['late-outcome-recorded'], expected: {}, holdsIn: [KEY, 'ii-pause-unbounded-fenced'] },
-  { name: 'closed-stays-closed', off: ['closed-stays-closed'], expected: {}, holdsIn: [KEY, 'ii-pause-unbounded-fenced'] },
+  {
+    name: 'late-outcome-recorded',
+    off: ['late-outcome-recorded'],
+    expected: {},
+    holdsIn: [KEY, 'ii-pause-unbounded-fenced'],
+  },
+  {
+    name: 'closed-stays-closed',
+    off: ['closed-stays-closed'],
+    expected: {},
+    holdsIn: [KEY, 'ii-pause-unbounded-fenced'],
+  },
   { name: 'sweep-grace', off: ['sweep-grace'], expected: {}, holdsIn: [KEY, 'ii-pause-unbounded-fenced'] },
 ];
 
 /** Rules that the first model left out. */
 const EXTENSIONS: readonly Mutation[] = [
   { name: 'not-sent-means-no-byte', off: ['not-sent-means-no-byte'], expected: { I1: STRONG, I8: STRONG } },
-  { name: 'not-sent-only-if-every-attempt', off: ['not-sent-only-if-every-attempt'], expected: { I8: SLOW } },
+  { name: 'not-sent-only-if-every-attempt', off: ['not-sent-only-if-every-attempt'], expected: { I8: KEY } },
   { name: 'retry-safe-needs-key', off: ['retry-safe-needs-key'], expected: { I1: 'iii-retry-safe-without-key' } },
   { name: 'early-sweep-proves-nothing', off: ['early-sweep-proves-nothing'], expected: { I1: STRONG, I8: STRONG } },
-  { name: 'retry-refused-recorded', off: ['retry-refused-recorded'], expected: { LIVE: 'live-key' } },
-  { name: 'bounded-looks', off: ['bounded-looks'], expected: { LIVE: 'live-async' } },
+  { name: 'retry-refused-recorded', off: ['retry-refused-recorded'], expected: { LIVE: ALIVE } },
+  { name: 'bounded-looks', off: ['bounded-looks'], expected: { LIVE: ALIVE } },
   { name: 'resource-free-in-commit', off: ['resource-free-in-commit'], expected: { I10: 'vii-two-runs' } },
   { name: 'hold-in-commit', off: ['hold-in-commit'], expected: { I11: 'vii-two-runs-hold' } },
-  { name: 'person-absent-needs-fence', off: ['person-absent-needs-fence'], expected: { I8: 'ii-pause-unbounded-fenced' } },
+  {
+    name: 'person-absent-needs-fence',
+    off: ['person-absent-needs-fence'],
+    expected: { I8: 'ii-pause-unbounded-fenced' },
+  },
   { name: 'end-before-absence-read', off: ['end-before-absence-read'], expected: { I8: 'ii-pause-unbounded-fenced' } },
   { name: 'reversal-audit', off: ['reversal-audit'], expected: { SURFACE: 'surface-reversal' } },
 ];

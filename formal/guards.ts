@@ -17,23 +17,52 @@ import {
   nextLook,
   type RetryFacts,
   type SeenEffect,
+  type State,
+  type Trigger,
 } from '@counterstamp/manifest-core';
 import type { Context } from './database.ts';
 import { TICKS } from './environments.ts';
-import { type Bytes, type Cell, type Effect, type Result, type Row, SETTLE, sends, type Worker, type World } from './state.ts';
+import {
+  type Bytes,
+  type Cell,
+  type Effect,
+  type Result,
+  type Row,
+  SETTLE,
+  sends,
+  type Worker,
+  type World,
+} from './state.ts';
 
 /*
  * The model asks the product's own guards. Here its state becomes their facts; a rule that is taken away falsifies a fact or leaves out a
  * question.
  */
 
-/** One question to a guard: on which row, with which facts, and what it said. */
-export type Judgement = { row: Row } & (
-  | { guard: 'dispatch'; facts: DispatchFacts; verdict: DispatchRefusal | null }
-  | { guard: 'retry'; facts: RetryFacts; verdict: ReturnType<typeof mayRetry> }
+type OverdueFacts = Parameters<typeof attemptOverdue>[0];
+
+/** One question to a guard, with its facts and what it said; or a move that was made. */
+export type Judgement =
+  | {
+      guard: 'dispatch';
+      facts: DispatchFacts;
+      /** The facts of a recorded retry; `null`: the first dispatch. */
+      retry: RetryFacts | null;
+      verdict: DispatchRefusal | null;
+    }
   | { guard: 'look'; facts: NextLookFacts; verdict: NextLook }
-  | { guard: 'absent'; facts: CloseAbsentFacts; verdict: CloseAbsentRefusal | null }
-);
+  /** `covered`: the instances ended before the read, or need not have. */
+  | {
+      guard: 'absent';
+      facts: CloseAbsentFacts;
+      covered: boolean;
+      attempts: readonly AttemptFact[];
+      verdict: CloseAbsentRefusal | null;
+    }
+  | { guard: 'overdue'; facts: OverdueFacts; verdict: boolean }
+  | { guard: 'rejection'; others: readonly AttemptFact[]; verdict: boolean }
+  | { guard: 'evidence'; state: State; parked: boolean; recordsEffect: boolean; verdict: boolean }
+  | { guard: 'move'; from: State; on: Trigger };
 
 /** An absence that was judged before and needs no second look. */
 const SETTLED: AbsenceFacts = { since_deadline: SETTLE, settle: SETTLE };
@@ -52,21 +81,20 @@ export function isSettled(row: Row): boolean {
   return last === undefined || absenceCounts({ since_deadline: last.age - TICKS.call, settle: SETTLE });
 }
 
-/** Why this may not be dispatched; `null`: it may. `load` is the worker's early look, `commit` the one under the row lock. */
-export function dispatchRefusal(
-  context: Context,
+/** What the guard of a dispatch is told. `load` is the worker's early look, `commit` the one under the row lock. */
+function dispatchFacts(
+  { rules, env }: Context,
   world: World,
   cell: Cell,
   bytes: Bytes,
+  retry: boolean,
   at: 'load' | 'commit',
-): DispatchRefusal | null {
-  const { rules, env } = context;
+): DispatchFacts {
   const { row } = cell;
-  const retry = row.state === 'needs_reconciliation';
   const approvalChecked = !retry || rules['retry-rechecks-approval'];
   const expiryChecked = retry ? rules['retry-rechecks-approval'] : at === 'load' || rules['expiry-in-commit'];
   const decisionChecked = rules['decision-in-commit'] && approvalChecked;
-  const facts: DispatchFacts = {
+  return {
     approval_bound: true,
     digest_matches:
       !approvalChecked ||
@@ -83,9 +111,31 @@ export function dispatchRefusal(
     on_hold: world.hold && (at === 'load' || rules['hold-in-commit']),
     resource_busy: inDoubtElsewhere(world, cell) && (at === 'load' || rules['resource-free-in-commit']),
   };
-  const verdict = mayDispatch(facts);
-  if (at === 'commit') context.onJudgement?.({ row, guard: 'dispatch', facts, verdict });
+}
+
+/** Why a worker that only looked so far need not try; `null`: it may. */
+export function earlyRefusal(context: Context, world: World, cell: Cell): DispatchRefusal | null {
+  const { row } = cell;
+  const retry = row.state === 'needs_reconciliation';
+  return mayDispatch(dispatchFacts(context, world, cell, retry ? row.body : row.action, retry, 'load'));
+}
+
+/** Why the database refuses this dispatch (rule 5c), or this recorded retry (rule 19); `null`: it commits it. */
+export function dispatchRefusal(context: Context, world: World, cell: Cell, worker: Worker): DispatchRefusal | null {
+  const { row } = cell;
+  const isRetry = worker.from === 'needs_reconciliation';
+  const facts = dispatchFacts(context, world, cell, worker.bytes, isRetry, 'commit');
+  const retry = isRetry ? recordedRetry(context, row, worker) : null;
+  const again = retry === null ? 'after_absence' : mayRetry(retry);
+  // An approval that expired is named as for every dispatch.
+  const verdict = again.startsWith('after_') || again === 'approval_expired' ? mayDispatch(facts) : 'retry_invalid';
+  context.onJudgement?.({ guard: 'dispatch', facts, retry, verdict });
   return verdict;
+}
+
+/** A refusal that time or an operator can lift: the worker only waits. */
+export function onlyDefers(refusal: DispatchRefusal | null): boolean {
+  return refusal === 'on_hold' || refusal === 'resource_busy';
 }
 
 /** Whether another run's effect is in doubt on the same resource. */
@@ -123,16 +173,11 @@ function retryFacts(context: Context, row: Row, absence: AbsenceFacts | null, ev
   };
 }
 
-/** Why a retry that was recorded may not be dispatched (rule 19); `null`: it may. */
-export function retryRefusal(context: Context, cell: Cell, worker: Worker): string | null {
-  const { row } = cell;
+/** The facts of a retry whose look was judged, and counted, when it was recorded (rule 19). */
+function recordedRetry(context: Context, row: Row, worker: Worker): RetryFacts {
   const evidence = context.rules['evidence-in-commit'] ? evidenceStands(row) : worker.sawEvidence;
   const facts = retryFacts(context, row, SETTLED, evidence);
-  // The look that recorded it was judged then, and counted.
-  const recorded = { ...facts, not_sent_retries: facts.not_sent_retries - 1 };
-  const verdict = mayRetry(recorded);
-  context.onJudgement?.({ row, guard: 'retry', facts: recorded, verdict });
-  return verdict.startsWith('after_') ? null : verdict;
+  return { ...facts, not_sent_retries: facts.not_sent_retries - 1 };
 }
 
 /** What the absence that a worker read is worth: its time is that before the read, and an attempt since then makes it worthless. */
@@ -152,7 +197,7 @@ export function judgeLook(context: Context, row: Row, worker: Worker): NextLook 
     verifier_gave_up: row.waitsLeft === 0,
   };
   const verdict = nextLook(facts);
-  context.onJudgement?.({ row, guard: 'look', facts, verdict });
+  context.onJudgement?.({ guard: 'look', facts, verdict });
   return verdict;
 }
 
@@ -169,7 +214,7 @@ export function closeAbsentRefusal(context: Context, row: Row, worker: Worker): 
     fencing_waived: env.waiver,
   };
   const verdict = mayCloseAbsent(facts);
-  context.onJudgement?.({ row, guard: 'absent', facts, verdict });
+  context.onJudgement?.({ guard: 'absent', facts, covered: readCounts, attempts: attemptFacts(context, row), verdict });
   return verdict;
 }
 
@@ -179,15 +224,34 @@ export function endedBeforeNow(row: Row): boolean {
 }
 
 /** Whether the sweeper takes the open attempt over from its worker (rule 15). */
-export function sweepDue({ rules }: Context, row: Row): boolean {
+export function sweepDue(context: Context, row: Row): boolean {
   const open = row.attempts.at(-1);
   if (row.state !== 'executing' || open?.status !== 'started') return false;
   const since_deadline = open.age - TICKS.call;
-  return attemptOverdue({
+  const facts: OverdueFacts = {
     since_deadline,
-    grace: rules['sweep-grace'] ? TICKS.grace : since_deadline,
+    grace: context.rules['sweep-grace'] ? TICKS.grace : since_deadline,
     lease_lost: row.leaseLost,
-  });
+  };
+  const verdict = attemptOverdue(facts);
+  context.onJudgement?.({ guard: 'overdue', facts, verdict });
+  return verdict;
+}
+
+/** Whether a clear rejection of one attempt speaks for the run (rule 12). */
+export function rejectionCounts(context: Context, row: Row, attempt: number): boolean {
+  if (!context.rules['reject-only-if-first']) return true;
+  const others = attemptFacts(context, row).filter((_, i) => i !== attempt - 1);
+  const verdict = others.every((other) => other.status === 'not_sent');
+  context.onJudgement?.({ guard: 'rejection', others, verdict });
+  return verdict;
+}
+
+/** Whether evidence of an effect parks the run anew (rules 14 and 25): it was closed, or parked, without it. */
+export function evidenceReopens(context: Context, { state, parked, recordsEffect }: Row): boolean {
+  const verdict = (state === 'failed' && !recordsEffect) || (state === 'needs_reconciliation' && parked);
+  context.onJudgement?.({ guard: 'evidence', state, parked, recordsEffect, verdict });
+  return verdict && (state !== 'failed' || context.rules['reopen-on-evidence']);
 }
 
 /** Everything that an independent look may show at this moment. */
@@ -198,7 +262,8 @@ export function possibleLooks({ rules, env }: Context, cell: Cell): Set<Result> 
   for (let shown = 0; shown < 2 ** fresh.length; shown++) {
     const visible = [...certain, ...fresh.filter((_, i) => (shown >> i) % 2 === 1)];
     const [effect, second] = visible;
-    if (effect !== undefined) seen.add(second === undefined ? compareEffect(seenEffect(rules, cell.row, effect)) : 'multiple');
+    if (effect !== undefined)
+      seen.add(second === undefined ? compareEffect(seenEffect(rules, cell.row, effect)) : 'multiple');
     else if (cell.lookalike) seen.add(rules['match-by-reference'] ? 'lookalike' : 'match');
     else seen.add('absent');
   }
@@ -237,4 +302,3 @@ function lookOf(result: Result): Look {
   if (effects !== undefined) return { seen: 'ours', effects };
   return { seen: result === 'lookalike' || result === 'absent' ? result : 'unknown' };
 }
-

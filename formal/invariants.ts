@@ -10,12 +10,16 @@ const free = (fault: number) => (cell: Cell) => (cell.faults & fault) === 0;
 
 const OF_A_RUN = {
   'I1 at most one effect': (cell) => cell.effects.length <= 1 && !(cell.succeeded && standing(cell).length > 0),
-  'I2 valid approval at dispatch, no effect without an attempt': free(FAULTS.invalidDispatch | FAULTS.effectWithoutAttempt),
-  'I3 the effect’s body is the approved one': ({ row, effects }) => effects.every((effect) => effect.body === row.approved),
+  'I2 valid approval at dispatch, no effect without an attempt': free(
+    FAULTS.invalidDispatch | FAULTS.effectWithoutAttempt,
+  ),
+  'I3 the effect’s body is the approved one': ({ row, effects }) =>
+    effects.every((effect) => effect.body === row.approved),
   'I4 completed only with a matching final effect': ({ row, effects }) =>
     row.state !== 'completed' ||
     effects.some(
-      (effect) => effect.asAsked && effect.body === row.body && (effect.status === 'final' || effect.status === 'reversed'),
+      (effect) =>
+        effect.asAsked && effect.body === row.body && (effect.status === 'final' || effect.status === 'reversed'),
     ),
   'I5 a closed state is left only by reopening': free(FAULTS.leftClosed),
   'I6 revisions step by one': free(FAULTS.revisionStep),

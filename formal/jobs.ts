@@ -1,6 +1,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { checkSafety, type SafetyResult, type Trace } from './checker.ts';
+import { checkSafety, type Trace } from './checker.ts';
+import { type Question, Questions } from './conformance.ts';
 import { BROKEN_ASSUMPTIONS, type Environment, LIVENESS, SAFETY, SMALL, SURFACING } from './environments.ts';
 import type { Violation } from './expected-mutations.ts';
 import { type Invariant, rests, surfaced } from './invariants.ts';
@@ -15,6 +16,8 @@ export interface Job {
   statesMax: number;
   /** Safety only: the violations at which the search ends. */
   wanted?: readonly Invariant[];
+  /** Keep what the guards were asked. */
+  collect?: boolean;
 }
 
 export interface JobResult {
@@ -23,19 +26,26 @@ export interface JobResult {
   depth: number | null;
   seconds: number;
   truncated: boolean;
+  questions: Question[];
   violations: { violation: Violation; steps: number; trace: Trace; about: string }[];
 }
 
 const ENVIRONMENTS: Readonly<Record<string, Environment>> = { ...SAFETY, ...BROKEN_ASSUMPTIONS, small: SMALL };
 
 /** Runs a search in this process. The environment's name says whether it is about safety, liveness or surfacing. */
-export function runJob({ environment, off, statesMax, wanted }: Job): JobResult {
+export function runJob({ environment, off, statesMax, wanted, collect = false }: Job): JobResult {
   const rules = protocolWithout(...off);
+  const questions = new Questions();
   const safety = ENVIRONMENTS[environment];
-  if (safety !== undefined)
-    return safetyResult(
-      checkSafety(protocolModel({ rules, env: safety }), wanted === undefined ? { statesMax } : { statesMax, wanted }),
-    );
+  if (safety !== undefined) {
+    const model = protocolModel({ rules, env: safety, ...(collect ? { onJudgement: questions.add } : {}) });
+    const { violations, ...found } = checkSafety(model, wanted === undefined ? { statesMax } : { statesMax, wanted });
+    return {
+      ...found,
+      questions: questions.all,
+      violations: [...violations].map(([violation, { steps, trace }]) => ({ violation, steps, trace, about: '' })),
+    };
+  }
   const surfacing = SURFACING[environment];
   const env = surfacing ?? LIVENESS[environment];
   if (env === undefined) throw new Error(`no environment ${environment}`);
@@ -47,20 +57,18 @@ export function runJob({ environment, off, statesMax, wanted }: Job): JobResult 
     depth: null,
     seconds,
     truncated,
+    questions: [],
     violations:
       stuck === null
         ? []
-        : [{ violation, steps: (stuck.trace.length - 1) / 2, trace: stuck.trace, about: `from there it may go round: ${stuck.round.join('; ') || 'nothing is possible'}` }],
-  };
-}
-
-function safetyResult({ states, depth, seconds, truncated, violations }: SafetyResult): JobResult {
-  return {
-    states,
-    depth,
-    seconds,
-    truncated,
-    violations: [...violations].map(([violation, { steps, trace }]) => ({ violation, steps, trace, about: '' })),
+        : [
+            {
+              violation,
+              steps: (stuck.trace.length - 1) / 2,
+              trace: stuck.trace,
+              about: `from there it may go round: ${stuck.round.join('; ') || 'nothing is possible'}`,
+            },
+          ],
   };
 }
 

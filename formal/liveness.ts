@@ -36,7 +36,11 @@ interface Graph {
  * Whether every fair run reaches the goal from every reachable state: no fair cycle and no dead end outside it. Looks for strongly connected
  * components (Tarjan) outside the goal in which every fair class that is always possible is also taken.
  */
-export function checkLiveness(model: Model, goal: (world: World) => boolean, options: { statesMax: number }): LivenessResult {
+export function checkLiveness(
+  model: Model,
+  goal: (world: World) => boolean,
+  options: { statesMax: number },
+): LivenessResult {
   const startedAt = performance.now();
   const ids = new Map([[worldKey(model.initial, false), 0]]);
   const paths = new Paths(model);

@@ -79,7 +79,7 @@ function workerMoves(context: Context, world: World, cell: Cell, cellStep: CellS
     }
     if (cell.crashesLeft !== 0) step('crash', crash);
     prepare(context, worker, step);
-    execute(context, cell, worker, step);
+    execute(context, worker, step);
     reconcile(context, cell, worker, step);
     verify(context, cell, worker, step);
     giveVerdict(context, cell, worker, step);

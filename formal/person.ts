@@ -1,4 +1,4 @@
-import { type Context, commit } from './database.ts';
+import { type Context, commit, swapWon } from './database.ts';
 import { LIMITS } from './environments.ts';
 import { closeAbsentRefusal, endedBeforeNow, evidenceStands, isSettled, possibleLooks } from './guards.ts';
 import type { Step } from './model.ts';
@@ -58,7 +58,7 @@ function verdictCommit(context: Context, cell: Cell, worker: Worker): void {
       });
       break;
     case 'absent':
-      if (closeAbsentRefusal(context, cell.row, worker) === null)
+      if (swapWon(context, cell, worker, from) && closeAbsentRefusal(context, cell.row, worker) === null)
         commit(context, cell, worker, from, 'person_absent', (row) => {
           if (evidenceStands(row)) cell.faults |= FAULTS.evidenceIgnored;
         });

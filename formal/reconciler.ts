@@ -1,4 +1,4 @@
-import { type Context, commit } from './database.ts';
+import { type Context, commit, swapWon } from './database.ts';
 import { LIMITS } from './environments.ts';
 import { isSettled, judgeLook, possibleLooks } from './guards.ts';
 import type { Step } from './model.ts';
@@ -39,6 +39,7 @@ function lookCommit(context: Context, cell: Cell, worker: Worker): void {
   const parkCommit = () => {
     if (context.rules.park) commit(context, cell, worker, from, 'parked', park);
   };
+  if (!swapWon(context, cell, worker, from)) return;
   const next = judgeLook(context, cell.row, worker);
   const { looksLeft } = cell.row;
   switch (next.to) {
@@ -50,10 +51,17 @@ function lookCommit(context: Context, cell: Cell, worker: Worker): void {
       commit(context, cell, worker, from, 'never_sent');
       break;
     case 'retry':
-      commit(context, cell, worker, from, next.kind === 'after_not_sent' ? 'resend_recorded' : 'retry_recorded', (row) => {
-        row.retryAllowed = true;
-        if (next.kind === 'after_not_sent') row.notSentRetries += 1;
-      });
+      commit(
+        context,
+        cell,
+        worker,
+        from,
+        next.kind === 'after_not_sent' ? 'resend_recorded' : 'retry_recorded',
+        (row) => {
+          row.retryAllowed = true;
+          if (next.kind === 'after_not_sent') row.notSentRetries += 1;
+        },
+      );
       break;
     case 'wait':
       // A wait for settle ends by itself, so the model does not count it; the product counts every look.

@@ -14,7 +14,8 @@ export const RULES = {
   'sent-digest-in-commit': 'the dispatch compares what it is about to send with the approved digest (5)',
   'expiry-in-commit': 'the dispatch reads the clock after the row lock and checks the expiry with it (5, 6)',
   'hold-in-commit': 'the dispatch checks holds under the lock that set_hold takes (5, 26)',
-  'resource-free-in-commit': 'the dispatch checks that no other run is in doubt on the resource, under a lock on it (5)',
+  'resource-free-in-commit':
+    'the dispatch checks that no other run is in doubt on the resource, under a lock on it (5)',
   'commit-before-send': 'no byte leaves before the attempt is committed (5)',
   'only-winner-sends': 'who lost the swap, or does not know, sends nothing (5, 7)',
   'attempt-in-same-transaction': 'executing and the attempt row are one commit (5)',
@@ -45,7 +46,8 @@ export const RULES = {
   'retention-margin': 'the key must still be known when the retry arrives (19)',
   'retry-refused-recorded': 'a recorded retry that is refused for good is taken back (19)',
   'person-absent-needs-settle': 'a person’s “absent” needs settle as well (20)',
-  'person-absent-needs-fence': 'a person’s “absent” needs the end of every instance that could still send, or a waiver (20)',
+  'person-absent-needs-fence':
+    'a person’s “absent” needs the end of every instance that could still send, or a waiver (20)',
   'end-before-absence-read': 'a fence covers a read only if the instance ended P + V before it (20)',
   'final-status-only': 'a pending effect is no match (21)',
   'full-compare': 'every declared field is compared (21)',

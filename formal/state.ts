@@ -247,7 +247,8 @@ export function sends(row: Row): Attempt[] {
 
 /** Ages an attempt by a tick, up to the last age that makes a difference. */
 export function ageAttempt(row: Row, attempt: Attempt, env: Environment): void {
-  const max = attempt.status === 'not_sent' ? 0 : env.keys && sends(row)[0] === attempt ? TICKS.retention : ATTEMPT_AGE_MAX;
+  const max =
+    attempt.status === 'not_sent' ? 0 : env.keys && sends(row)[0] === attempt ? TICKS.retention : ATTEMPT_AGE_MAX;
   attempt.age = Math.min(max, attempt.age + 1);
   if (attempt.retrySafeIn !== null) attempt.retrySafeIn = Math.max(0, attempt.retrySafeIn - 1);
   if (attempt.endedFor !== null) attempt.endedFor = Math.min(TICKS.provider + TICKS.visibility, attempt.endedFor + 1);

@@ -10,7 +10,8 @@ export function isUrgent({ env }: Context, world: World): boolean {
   const { networkMax, pauseMax } = env;
   return world.cells.some(
     ({ workers, requests }) =>
-      (pauseMax !== null && workers.some((worker) => worker.phase === 'dispatch.checked' && worker.paused >= pauseMax)) ||
+      (pauseMax !== null &&
+        workers.some((worker) => worker.phase === 'dispatch.checked' && worker.paused >= pauseMax)) ||
       (networkMax !== null && requests.some((request) => request.age >= networkMax)),
   );
 }
@@ -18,7 +19,12 @@ export function isUrgent({ env }: Context, world: World): boolean {
 /** One tick for everything that has an age. */
 export function tick({ env }: Context, world: World): void {
   for (const { row, workers, requests, effects, keys } of world.cells) {
-    if (row.state === 'awaiting_approval' || row.state === 'executing' || row.state === 'verifying' || row.state === 'needs_reconciliation')
+    if (
+      row.state === 'awaiting_approval' ||
+      row.state === 'executing' ||
+      row.state === 'verifying' ||
+      row.state === 'needs_reconciliation'
+    )
       row.approvalAge = Math.min(env.approvalLife, row.approvalAge + 1);
     for (const attempt of row.attempts) ageAttempt(row, attempt, env);
     for (const worker of workers) {
@@ -61,7 +67,8 @@ export function controlPlane(context: Context, { row }: Cell, step: CellStep): v
     if (rules.expirer && expired)
       step('expire', (cell) => move(context, cell, 'awaiting_approval', 'approval_expired'));
   }
-  const afterApproval = row.state === 'awaiting_approval' || row.state === 'executing' || row.state === 'needs_reconciliation';
+  const afterApproval =
+    row.state === 'awaiting_approval' || row.state === 'executing' || row.state === 'needs_reconciliation';
   if (env.alters && row.action === 0 && row.decision === 'approved' && afterApproval)
     step('stored-action-altered', (cell) => {
       cell.row.action = 1;
@@ -85,7 +92,11 @@ export function sweeper(context: Context, cell: Cell, step: CellStep): void {
   const unrecorded = cell.effects.some((effect) => isLive(effect) && effect.age >= TICKS.visibility);
   if (rules['closure-audit'] && row.state === 'failed' && !row.recordsEffect && !row.lateEffect && unrecorded)
     step('closure-audit', (cell) => appendEvidence(context, cell));
-  if (rules['reversal-audit'] && row.state === 'completed' && cell.effects.some((effect) => effect.status === 'reversed'))
+  if (
+    rules['reversal-audit'] &&
+    row.state === 'completed' &&
+    cell.effects.some((effect) => effect.status === 'reversed')
+  )
     step('reversal-audit', (cell) =>
       move(context, cell, 'completed', 'effect_reversed', (row) => {
         row.parked = true;
@@ -115,7 +126,12 @@ export function sweeper(context: Context, cell: Cell, step: CellStep): void {
 }
 
 /** Hints may be lost; the sweeper brings them back for whatever is due. */
-export function queue({ rules, env }: Context, { row, hint, hintLossesLeft }: Cell, isClosed: boolean, step: CellStep): void {
+export function queue(
+  { rules, env }: Context,
+  { row, hint, hintLossesLeft }: Cell,
+  isClosed: boolean,
+  step: CellStep,
+): void {
   if (env.hintLosses === null) return;
   if (hint) {
     if (hintLossesLeft > 0)
@@ -142,7 +158,14 @@ export function provider(context: Context, cell: Cell, step: CellStep): void {
       cell.lookalike = true;
     });
   // A person had the action done by a successor run. Not after an outcome that records an effect: that is a new decision.
-  if (env.verdicts && row.state === 'failed' && !cell.succeeded && !row.recordsEffect && row.attempts.length > 0 && cell.effects.length < 2)
+  if (
+    env.verdicts &&
+    row.state === 'failed' &&
+    !cell.succeeded &&
+    !row.recordsEffect &&
+    row.attempts.length > 0 &&
+    cell.effects.length < 2
+  )
     step('successor-effect', (cell) => {
       cell.succeeded = true;
     });
@@ -170,7 +193,9 @@ export function provider(context: Context, cell: Cell, step: CellStep): void {
 function receive({ env }: Context, cell: Cell, request: Request, i: number, step: CellStep): void {
   const waits = cell.workers.some(({ phase, attempt }) => phase === 'dispatch.written' && attempt === request.attempt);
   const reply = (cell: Cell, result: Result) => {
-    const worker = cell.workers.find(({ phase, attempt }) => phase === 'dispatch.written' && attempt === request.attempt);
+    const worker = cell.workers.find(
+      ({ phase, attempt }) => phase === 'dispatch.written' && attempt === request.attempt,
+    );
     if (worker !== undefined) respond(worker, result);
   };
   /** Handled, with the reply reaching its worker or not. */

@@ -64,7 +64,8 @@ export function merge(tallies: readonly Tally[]): Tally {
     sum.retries += tally.retries;
     for (const name of COUNTED) sum.counts[name] += tally.counts[name];
     for (const [name, hits] of Object.entries(tally.failpoints)) add(sum.failpoints, name, hits);
-    for (const kind of PROVIDER_KINDS) for (const [state, runs] of Object.entries(tally.outcomes[kind])) add(sum.outcomes[kind], state, runs);
+    for (const kind of PROVIDER_KINDS)
+      for (const [state, runs] of Object.entries(tally.outcomes[kind])) add(sum.outcomes[kind], state, runs);
     sum.violations.push(...tally.violations);
   }
   sum.violations.sort((a, b) => a.seed - b.seed);

@@ -3,7 +3,7 @@ import { testIds } from '../testing/test-ids.ts';
 import { MemoryStore } from './memory-store.ts';
 import { START_MS } from './world.ts';
 
-describeStore('the store in memory', () => {
+describeStore('in memory', () => {
   let nowMs = START_MS;
   const store = new MemoryStore({ nowMs: () => nowMs });
   return Promise.resolve({

@@ -4,7 +4,6 @@ import {
   type CommitFacts,
   type CommitOutcome,
   canonicalJson,
-  type Digest,
   type DispatchCommit,
   type DispatchOutcome,
   type DispatchRefusal,
@@ -12,35 +11,51 @@ import {
   digestOf,
   eventHash,
   factsDigest,
-  type HotRow,
   type Ids,
   idempotencyKey,
   isClosed,
   type JsonObject,
   type JsonValue,
   type LoadedRun,
-  type Manifest,
   mayCloseAbsent,
   mayDispatch,
   mayRetry,
   type NewRun,
   nothingLeft,
-  type ProposalDraft,
   type RetryFacts,
   type RetryGrounds,
   type RunId,
   type Service,
   type StageCommit,
   type State,
-  type StoredEvent,
   type Store,
-  type StopReason,
+  type StoredEvent,
   sha256Text,
   stopReason,
   type Trigger,
   transitionRule,
 } from '@counterstamp/manifest-core';
-import type { ApiStore, Instance, InstanceEnd, Principal, Role } from '@counterstamp/manifest-store';
+import type { ApiStore, InstanceEnd, Principal, Role } from '@counterstamp/manifest-store';
+
+import {
+  type Approval,
+  type Attempt,
+  addProposal,
+  type Decision,
+  type Evidence,
+  evidenceOfEffect,
+  hotRow,
+  iso,
+  lastDeadlineMs,
+  type MemoryRun,
+  manifestOf,
+  observation,
+  type Row,
+  retrySafeIn,
+  type StoredApproval,
+  type StoredAttempt,
+  type StoredDecision,
+} from './memory-run.ts';
 
 /**
  * Rules that stand in SQL and that only the simulation's constructor can leave out. Each is one line of `cs.commit_*`; see protocol.md section 4.
@@ -81,68 +96,18 @@ export class StoreRefusal extends Error {
 
 export type MemoryApi = Pick<
   ApiStore,
-  'createRun' | 'load' | 'events' | 'commit' | 'decide' | 'holds' | 'setHold' | 'audit' | 'verdict' | 'support' | 'fence'
+  | 'createRun'
+  | 'load'
+  | 'events'
+  | 'commit'
+  | 'decide'
+  | 'holds'
+  | 'setHold'
+  | 'audit'
+  | 'verdict'
+  | 'support'
+  | 'fence'
 >;
-
-type Attempt = Manifest['attempts'][number];
-export type StoredAttempt = Attempt & { request_bytes: Uint8Array; startedMs: number; deadlineMs: number; closedMs: number };
-type Evidence = Manifest['evidence'][number];
-type StoredEvidence = Evidence & { attempt_id: string | null };
-type Approval = NonNullable<Manifest['approval']>;
-export type StoredApproval = Approval & { bound: JsonObject; expiresMs: number; display_canonical: string };
-type Decision = Approval['decisions'][number];
-type StoredDecision = Decision & { approval_digest: string };
-interface StoredAction {
-  canonical: string;
-  digest: Digest;
-  fields: JsonObject;
-}
-
-/** The columns that a commit changes. */
-interface Row {
-  state: State;
-  stateSinceMs: number;
-  committedMs: number;
-  revision: number;
-  action_revision: number | null;
-  read_failures: number;
-  proposal_cycles: number;
-  verification_waits: number;
-  look_ups: number;
-  attempts: number;
-  not_sent_retries: number;
-  retries_refused: number;
-  evidence_round: number;
-  evidence_complete: boolean;
-  decisions_sufficient: boolean;
-  retry_allowed: boolean;
-  approval_id: string | null;
-  approvalExpiresMs: number | null;
-  wakeMs: number | null;
-  parked_reason: StopReason['code'] | null;
-  stop_reason: StopReason | null;
-  resource_key: string | null;
-  in_flight_key: string | null;
-  chain_head: Digest;
-}
-
-/** One run with everything that is recorded about it. */
-export interface MemoryRun extends Row {
-  readonly made: NewRun;
-  readonly generation: number;
-  readonly createdMs: number;
-  readonly deadlineMs: number;
-  readonly input: JsonObject;
-  readonly evidence: StoredEvidence[];
-  readonly proposals: Manifest['proposals'];
-  readonly actions: Map<number, StoredAction>;
-  readonly approvals: Map<string, StoredApproval>;
-  readonly decisions: Map<string, StoredDecision[]>;
-  readonly attemptRows: StoredAttempt[];
-  readonly observations: Manifest['observations'];
-  readonly supports: { principal_id: string; kind: string; attempts: number; subject_digest: string }[];
-  readonly events: StoredEvent[];
-}
 
 export interface MemoryInstance {
   instance_id: string;
@@ -164,7 +129,9 @@ interface KnownPrincipal {
 }
 
 /** Who commits: a worker under its login, or the api for a principal. */
-export type StageCommitter = { service: Exclude<Service, 'api'>; instance_id: string } | { service: 'api'; who: Principal };
+export type StageCommitter =
+  | { service: Exclude<Service, 'api'>; instance_id: string }
+  | { service: 'api'; who: Principal };
 
 /** Told right after every commit of a run, while nothing else can have happened: what the invariants are checked on. */
 export type CommitListener = (run: MemoryRun, event: StoredEvent) => void;
@@ -190,19 +157,14 @@ const HAVE_FUNCTIONS: ReadonlySet<string> = new Set([
 ]);
 const CLOSED_WITHOUT_EFFECT: ReadonlySet<State> = new Set<State>(['rejected', 'expired', 'failed']);
 const STOPPED: ReadonlySet<State> = new Set<State>(['rejected', 'expired', 'failed', 'needs_reconciliation']);
-const HAVE_ATTEMPT: ReadonlySet<State> = new Set<State>(['executing', 'verifying', 'completed', 'needs_reconciliation']);
+const HAVE_ATTEMPT: ReadonlySet<State> = new Set<State>([
+  'executing',
+  'verifying',
+  'completed',
+  'needs_reconciliation',
+]);
 const HAVE_ACTION: ReadonlySet<State> = new Set<State>([...HAVE_ATTEMPT, 'awaiting_approval']);
 const IN_DOUBT: ReadonlySet<State> = new Set<State>(['executing', 'needs_reconciliation']);
-
-const isoCache = { ms: Number.NaN, text: '' };
-/** As `cs.iso` writes it; this clock counts whole milliseconds. */
-export function iso(ms: number): string {
-  if (ms !== isoCache.ms) {
-    isoCache.ms = ms;
-    isoCache.text = new Date(ms).toISOString().replace('Z', '000Z');
-  }
-  return isoCache.text;
-}
 
 /**
  * The functions of `cs` in memory, one statement after the other without an await, hence each a transaction. Kept equal to Postgres by the
@@ -281,7 +243,9 @@ export class MemoryStore {
     if (instance === undefined) return false;
     return (
       instance.endedMs !== null ||
-      (instance.leaseMs !== null && !instance.leaseHeld && (instance.leaseLostMs === null || instance.leaseLostMs + lease_loss_ms <= this.#now()))
+      (instance.leaseMs !== null &&
+        !instance.leaseHeld &&
+        (instance.leaseLostMs === null || instance.leaseLostMs + lease_loss_ms <= this.#now()))
     );
   }
 
@@ -395,7 +359,12 @@ export class MemoryStore {
     run.revision += 1;
     run.committedMs = now;
     if (from !== to) run.stateSinceMs = now;
-    this.#append(run, from, to, on, actor, { set: changed as unknown as JsonObject, refs }, now);
+    const { wakeMs: _wake, approvalExpiresMs, ...columns } = changed;
+    const expiry =
+      approvalExpiresMs === undefined
+        ? {}
+        : { approval_expires_at: approvalExpiresMs === null ? null : iso(approvalExpiresMs) };
+    this.#append(run, from, to, on, actor, { set: { ...columns, ...expiry } as JsonObject, refs }, now);
   }
 
   /** The CHECK constraints of cs.run, on the row as it would become. */
@@ -416,7 +385,8 @@ export class MemoryStore {
     check('run_attempt_before_effect', !HAVE_ATTEMPT.has(state) || next.attempts >= 1);
     check('run_approval_within_run', next.approvalExpiresMs === null || next.approvalExpiresMs <= run.deadlineMs);
     if (changed.in_flight_key !== undefined && in_flight_key !== null && this.#keeps('one-in-flight'))
-      if (this.#others(run).some((other) => other.in_flight_key === in_flight_key)) throw new StoreRefusal('23505', 'run_in_flight');
+      if (this.#others(run).some((other) => other.in_flight_key === in_flight_key))
+        throw new StoreRefusal('23505', 'run_in_flight');
   }
 
   #append(
@@ -490,7 +460,8 @@ export class MemoryStore {
   #commitStage(by: StageCommitter, commit: StageCommit): CommitOutcome {
     const { on, to, facts } = commit;
     const run = this.#swap(commit.run_id, commit.expected, commit.from);
-    if (run === undefined || ('who' in by && run.made.tenant_id !== by.who.tenant_id)) return { kind: 'stale_revision' };
+    if (run === undefined || ('who' in by && run.made.tenant_id !== by.who.tenant_id))
+      return { kind: 'stale_revision' };
     const now = this.#now();
     if (on === 'late_effect_found' && !this.#keeps('reopen-on-evidence')) return { kind: 'stale_revision' };
     if (HAVE_FUNCTIONS.has(on)) throw new StoreRefusal('CS001', `${on} has a function of its own`);
@@ -511,7 +482,10 @@ export class MemoryStore {
       run.attemptRows.some((attempt) => attempt.status !== 'started' && attempt.status !== 'not_sent')
     )
       throw new StoreRefusal('CS003', 'an earlier attempt may have had the effect');
-    if (on === 'never_sent' && (run.attemptRows.some((attempt) => attempt.status !== 'not_sent') || this.#evidenceOfEffect(run)))
+    if (
+      on === 'never_sent' &&
+      (run.attemptRows.some((attempt) => attempt.status !== 'not_sent') || this.#evidenceOfEffect(run))
+    )
       throw new StoreRefusal('CS003', 'an attempt may have been sent');
     const set: Partial<Row> = {};
     const refs: JsonObject = {};
@@ -629,10 +603,16 @@ export class MemoryStore {
     });
   }
 
-  #fixAction(run: MemoryRun, action_revision: number, facts: CommitFacts, now: number, set: Partial<Row>): StoredApproval {
+  #fixAction(
+    run: MemoryRun,
+    action_revision: number,
+    facts: CommitFacts,
+    now: number,
+    set: Partial<Row>,
+  ): StoredApproval {
     const { action, approval_request: asked } = facts;
     const { made } = run;
-    const bound = asked === undefined ? undefined : (JSON.parse(asked.canonical) as JsonObject);
+    const bound = asked === undefined ? undefined : (JSON.parse(asked.canonical) as Record<string, string | number>);
     const expiresMs = Date.parse(String(bound?.expires_at));
     if (
       action === undefined ||
@@ -705,7 +685,9 @@ export class MemoryStore {
       ),
       evidence_of_effect: this.#keeps('evidence-blocks-retry') && this.#evidenceOfEffect(run),
       retries_refused: run.retries_refused,
-      until_expiry: this.#keeps('retry-rechecks-approval') ? (run.approvalExpiresMs ?? 0) - now : Number.MAX_SAFE_INTEGER,
+      until_expiry: this.#keeps('retry-rechecks-approval')
+        ? (run.approvalExpiresMs ?? 0) - now
+        : Number.MAX_SAFE_INTEGER,
       expiry_margin: grounds.expiry_margin_ms,
       not_sent_retries: recorded ? 0 : run.not_sent_retries,
       not_sent_retries_max: recorded ? 1 : not_sent_retries_max,
@@ -720,7 +702,9 @@ export class MemoryStore {
       reserve: this.#keeps('retention-in-commit') ? grounds.reserve_ms : Number.NEGATIVE_INFINITY,
     };
     const refusal = mayRetry(facts);
-    return refusal === 'after_not_sent' || refusal === 'after_absence' || refusal === 'after_retry_safe' ? null : refusal;
+    return refusal === 'after_not_sent' || refusal === 'after_absence' || refusal === 'after_retry_safe'
+      ? null
+      : refusal;
   }
 
   commitDispatch(instance_id: string, commit: DispatchCommit): DispatchOutcome {
@@ -743,7 +727,8 @@ export class MemoryStore {
         why = 'the bytes are not those of the first attempt';
       if (why !== null && why !== 'approval_expired') return refused('retry_invalid', why);
     }
-    if (approval === undefined || action === undefined) return refused('approval_invalid', 'the approval request is not what its digest says');
+    if (approval === undefined || action === undefined)
+      return refused('approval_invalid', 'the approval request is not what its digest says');
     const decisions = run.decisions.get(approval.approval_id) ?? [];
     const rechecks = commit.retry === null || this.#keeps('retry-rechecks-approval');
     const expiryChecked = this.#keeps('expiry-in-commit') && rechecks;
@@ -758,12 +743,15 @@ export class MemoryStore {
         approval.bound.approvals_required === approval.approvals_required,
       digest_matches:
         !this.#keeps('digest-in-commit') ||
-        (digestOf('cs.action.v1', action.canonical) === approval.action_digest && commit.action_digest === approval.action_digest),
+        (digestOf('cs.action.v1', action.canonical) === approval.action_digest &&
+          commit.action_digest === approval.action_digest),
       rejected: this.#keeps('decisions-in-commit') && decisions.some((decision) => decision.decision === 'reject'),
       approvals: this.#keeps('decisions-in-commit') ? this.#approvals(run, approval, commit.count_dev_keys) : far,
       approvals_required: approval.approvals_required,
       operation_allowed:
-        typeof operation === 'string' && run.made.allowed_operations.includes(operation) && operation === commit.operation,
+        typeof operation === 'string' &&
+        run.made.allowed_operations.includes(operation) &&
+        operation === commit.operation,
       until_expiry: expiryChecked ? approval.expiresMs - now : far,
       until_run_deadline: run.deadlineMs - now,
       expiry_margin: commit.expiry_margin_ms,
@@ -781,8 +769,12 @@ export class MemoryStore {
         this.#others(run).some((other) => other.resource_key === run.resource_key && IN_DOUBT.has(other.state)),
     });
     if (code !== null) return refused(code, code);
-    if (run.action_revision === null || commit.idempotency_key !== idempotencyKey(run.made.run_id, run.action_revision, approval.action_digest)) {
-      if (this.#keeps('digest-in-commit')) throw new StoreRefusal('CS003', 'the idempotency key is not the one of this action');
+    if (
+      run.action_revision === null ||
+      commit.idempotency_key !== idempotencyKey(run.made.run_id, run.action_revision, approval.action_digest)
+    ) {
+      if (this.#keeps('digest-in-commit'))
+        throw new StoreRefusal('CS003', 'the idempotency key is not the one of this action');
     }
     if (commit.request_digest !== digestOf('cs.request-bytes.v1', commit.request_bytes))
       throw new StoreRefusal('CS003', 'the request digest is not that of the bytes');
@@ -843,7 +835,8 @@ export class MemoryStore {
         decision.approval_digest === approval.approval_digest &&
         decision.principal_id !== requester &&
         !run.proposals.some((proposal) => proposal.author === decision.principal_id) &&
-        (decision.method !== 'dev_key' || (count_dev_keys && this.#isPerson(tenant_id, decision.principal_id, 'approver'))),
+        (decision.method !== 'dev_key' ||
+          (count_dev_keys && this.#isPerson(tenant_id, decision.principal_id, 'approver'))),
     );
     return new Set(people.map((decision) => decision.principal_id)).size;
   }
@@ -862,7 +855,8 @@ export class MemoryStore {
       ? attempt.status === 'succeeded'
       : attempt.status === 'succeeded' || attempt.status === 'rejected' || attempt.status === 'not_sent';
     const kind = late.applied ? 'late_effect' : 'late_outcome';
-    if (recorded || run.evidence.some((item) => item.attempt_id === late.attempt_id && item.kind === kind)) return 'known';
+    if (recorded || run.evidence.some((item) => item.attempt_id === late.attempt_id && item.kind === kind))
+      return 'known';
     const evidence_id = ids.id('evidence');
     run.evidence.push({
       evidence_id,
@@ -919,7 +913,9 @@ export class MemoryStore {
 
   claimDue(claim: Parameters<Store['claimDue']>[0]): Awaited<ReturnType<Store['claimDue']>> {
     const now = this.#now();
-    const started = [...this.runs.values()].filter((run) => run.attemptRows.some((attempt) => attempt.status === 'started'));
+    const started = [...this.runs.values()].filter((run) =>
+      run.attemptRows.some((attempt) => attempt.status === 'started'),
+    );
     for (const run of started) {
       const open = run.attemptRows.find((attempt) => attempt.status === 'started');
       const instance = open && this.instances.get(open.instance_id);
@@ -932,7 +928,8 @@ export class MemoryStore {
       const instance = open && this.instances.get(open.instance_id);
       return (
         instance !== undefined &&
-        (instance.endedMs !== null || (instance.leaseLostMs !== null && instance.leaseLostMs + claim.lease_loss_ms <= now))
+        (instance.endedMs !== null ||
+          (instance.leaseLostMs !== null && instance.leaseLostMs + claim.lease_loss_ms <= now))
       );
     };
     const due = [...this.runs.values()].filter((run) => run.wakeMs !== null && run.wakeMs <= now);
@@ -945,9 +942,15 @@ export class MemoryStore {
         const pause = Math.max(claim.rehint_min_ms, Math.min(claim.rehint_max_ms, now - run.committedMs));
         const expires = run.approvalExpiresMs;
         run.wakeMs = now + pause;
-        if (run.state === 'awaiting_approval' && expires !== null && expires > now) run.wakeMs = Math.min(run.wakeMs, expires);
-        const open = run.state === 'executing' ? run.attemptRows.find((attempt) => attempt.status === 'started') : undefined;
-        return { row: hotRow(run), overdue: this.#overdue(run, open, lost(run), claim, now), attempt_id: open?.attempt_id ?? null };
+        if (run.state === 'awaiting_approval' && expires !== null && expires > now)
+          run.wakeMs = Math.min(run.wakeMs, expires);
+        const open =
+          run.state === 'executing' ? run.attemptRows.find((attempt) => attempt.status === 'started') : undefined;
+        return {
+          row: hotRow(run),
+          overdue: this.#overdue(run, open, lost(run), claim, now),
+          attempt_id: open?.attempt_id ?? null,
+        };
       }),
     };
   }
@@ -973,10 +976,13 @@ export class MemoryStore {
   // ------------------------------------------------------------------------------------------------------------ the api's
 
   createRun(created: NewRun): Awaited<ReturnType<ApiStore['createRun']>> {
-    if (this.#principals.get(created.principal_id)?.tenant_id !== created.tenant_id) return { kind: 'principal_unknown' };
+    if (this.#principals.get(created.principal_id)?.tenant_id !== created.tenant_id)
+      return { kind: 'principal_unknown' };
     const same = [...this.runs.values()].find(
       ({ made }) =>
-        made.tenant_id === created.tenant_id && made.request_id === created.request_id && made.supersedes === created.supersedes,
+        made.tenant_id === created.tenant_id &&
+        made.request_id === created.request_id &&
+        made.supersedes === created.supersedes,
     );
     if (same !== undefined) {
       if (same.made.body_digest === created.body_digest) return { kind: 'existing', row: hotRow(same) };
@@ -1039,22 +1045,31 @@ export class MemoryStore {
     if (!CLOSED_WITHOUT_EFFECT.has(before.state)) return false;
     if (!this.#keeps('successor-after-closure-look')) return true;
     const looks = this.audits.filter(
-      (entry) => entry.run_id === created.supersedes && entry.service === 'reconciler' && entry.what === 'closure_audit' && entry.code === 'looked',
+      (entry) =>
+        entry.run_id === created.supersedes &&
+        entry.service === 'reconciler' &&
+        entry.what === 'closure_audit' &&
+        entry.code === 'looked',
     );
     const settleMs = Math.max(0, created.settle_ms);
     return before.attemptRows.every((attempt) => {
       if (attempt.status === 'not_sent') return true;
       if (attempt.status === 'started') return false;
       return looks.some(({ detail, atMs }) => {
-        const observedMs = Date.parse(String(detail.observed_at));
+        const observedMs = typeof detail.observed_at === 'string' ? Date.parse(detail.observed_at) : Number.NaN;
         return observedMs >= attempt.deadlineMs + settleMs && observedMs <= atMs;
       });
     });
   }
 
-  decide(who: Principal, decision: Parameters<ApiStore['decide']>[1], leaseMs: number): Awaited<ReturnType<ApiStore['decide']>> {
+  decide(
+    who: Principal,
+    decision: Parameters<ApiStore['decide']>[1],
+    leaseMs: number,
+  ): Awaited<ReturnType<ApiStore['decide']>> {
     const run = this.runs.get(decision.run_id);
-    if (run === undefined || run.made.tenant_id !== who.tenant_id) return { result: 'run_not_found', decided: [], row: null };
+    if (run === undefined || run.made.tenant_id !== who.tenant_id)
+      return { result: 'run_not_found', decided: [], row: null };
     const now = this.#now();
     const approval = run.approvals.get(decision.approval_id);
     const decisions = run.decisions.get(decision.approval_id) ?? [];
@@ -1098,12 +1113,23 @@ export class MemoryStore {
     if (run.approval_id !== approval.approval_id) return 'digest_mismatch';
     const actor = `principal/${who.principal_id}`;
     if (now >= approval.expiresMs) {
-      this.#apply(run, 'api', 'approval_expired', 'expired', actor, { stop_reason: stopReason('approval_expired') }, {}, now, null);
+      this.#apply(
+        run,
+        'api',
+        'approval_expired',
+        'expired',
+        actor,
+        { stop_reason: stopReason('approval_expired') },
+        {},
+        now,
+        null,
+      );
       return 'approval_expired';
     }
     if (
       decision.decision === 'approve' &&
-      (who.principal_id === run.made.principal_id || run.proposals.some((proposal) => proposal.author === who.principal_id))
+      (who.principal_id === run.made.principal_id ||
+        run.proposals.some((proposal) => proposal.author === who.principal_id))
     )
       return 'self_approval';
     if (decision.decision === 'approve' && run.decisions_sufficient) return 'already_decided';
@@ -1121,23 +1147,47 @@ export class MemoryStore {
     });
     const refs = { decision_id: decision.decision_id, approval_digest: approval.approval_digest };
     if (decision.decision === 'reject') {
-      this.#apply(run, 'api', 'approval_rejected', 'rejected', actor, { stop_reason: stopReason('approval_rejected') }, refs, now, null);
+      this.#apply(
+        run,
+        'api',
+        'approval_rejected',
+        'rejected',
+        actor,
+        { stop_reason: stopReason('approval_rejected') },
+        refs,
+        now,
+        null,
+      );
       return 'recorded';
     }
     const approvals = decisions.filter((item) => item.decision === 'approve').length;
     const sufficient = approvals >= approval.approvals_required;
     const wakeMs = sufficient ? Math.min(now + leaseMs, approval.expiresMs) : approval.expiresMs;
-    this.#apply(run, 'api', 'decision_recorded', 'awaiting_approval', actor, { decisions_sufficient: sufficient }, refs, now, wakeMs);
+    this.#apply(
+      run,
+      'api',
+      'decision_recorded',
+      'awaiting_approval',
+      actor,
+      { decisions_sufficient: sufficient },
+      refs,
+      now,
+      wakeMs,
+    );
     return 'recorded';
   }
 
   verdict(who: Principal, verdict: Parameters<ApiStore['verdict']>[1]): Awaited<ReturnType<ApiStore['verdict']>> {
     const run = this.runs.get(verdict.run_id);
-    if (run === undefined || run.made.tenant_id !== who.tenant_id) return { result: 'run_not_found', detail: null, row: null };
+    if (run === undefined || run.made.tenant_id !== who.tenant_id)
+      return { result: 'run_not_found', detail: null, row: null };
     const now = this.#now();
     const refusal = this.#verdictRefusal(run, who, verdict, now);
     if (refusal !== null) {
-      this.#audit(who.tenant_id, who.principal_id, verdict.run_id, 'verdict', refusal.result, { verdict: verdict.verdict, detail: refusal.detail });
+      this.#audit(who.tenant_id, who.principal_id, verdict.run_id, 'verdict', refusal.result, {
+        verdict: verdict.verdict,
+        detail: refusal.detail,
+      });
       return { ...refusal, row: hotRow(run) };
     }
     const { on, to } = VERDICT_MOVES[verdict.verdict];
@@ -1161,11 +1211,17 @@ export class MemoryStore {
       observation(run.revision + 1, now, {
         kind: 'person',
         provider_ref: verdict.provider_ref,
-        body: { verdict: verdict.verdict, evidence: verdict.evidence, observed_at: verdict.observed_at, effect: verdict.effect },
+        body: {
+          verdict: verdict.verdict,
+          evidence: verdict.evidence,
+          observed_at: verdict.observed_at,
+          effect: verdict.effect,
+        },
       }),
     );
     const wakeMs = verdict.verdict === 'still_unknown' ? null : now + verdict.wake_in_ms;
-    this.#apply(run, 'api', on, to, `principal/${who.principal_id}`, set, { verdict: { verdict: verdict.verdict } }, now, wakeMs);
+    const { run_id: _run, expected: _expected, wake_in_ms: _wake, stop_reason: _stop, ...said } = verdict;
+    this.#apply(run, 'api', on, to, `principal/${who.principal_id}`, set, { verdict: said }, now, wakeMs);
     return { result: 'recorded', detail: null, row: hotRow(run) };
   }
 
@@ -1182,21 +1238,35 @@ export class MemoryStore {
     if (observedMs !== null && observedMs > now) return { result: 'observed_in_future', detail: iso(now) };
     if (verdict.verdict === 'did_not_land') {
       const deadlineMs = lastDeadlineMs(run);
-      const unfenced = run.attemptRows.filter((attempt) => attempt.status !== 'not_sent' && !this.#fenced(attempt.instance_id, verdict.pause_ms, now));
+      const unfenced = run.attemptRows.filter(
+        (attempt) => attempt.status !== 'not_sent' && !this.#fenced(attempt.instance_id, verdict.pause_ms, now),
+      );
       const why = mayCloseAbsent({
         absence: this.#keeps('person-absent-needs-settle')
-          ? { since_deadline: observedMs === null ? Number.NEGATIVE_INFINITY : observedMs - deadlineMs, settle: verdict.settle_ms }
+          ? {
+              since_deadline: observedMs === null ? Number.NEGATIVE_INFINITY : observedMs - deadlineMs,
+              settle: verdict.settle_ms,
+            }
           : { since_deadline: 0, settle: 0 },
         evidence_of_effect: this.#evidenceOfEffect(run),
         instances_fenced: unfenced.length === 0 || !this.#keeps('person-absent-needs-fence'),
         fencing_waived: this.#supported(run, who, 'waive_fencing', null),
       });
       if (why === null) return null;
-      const detail = why === 'not_settled' ? iso(deadlineMs + verdict.settle_ms) : why === 'instance_not_fenced' ? unfenced.map((attempt) => attempt.instance_id).join(', ') : null;
+      const detail =
+        why === 'not_settled'
+          ? iso(deadlineMs + verdict.settle_ms)
+          : why === 'instance_not_fenced'
+            ? unfenced.map((attempt) => attempt.instance_id).join(', ')
+            : null;
       return { result: why, detail };
     }
     const required = run.approval_id === null ? 0 : (run.approvals.get(run.approval_id)?.approvals_required ?? 0);
-    if (verdict.verdict === 'landed_differently' && required >= 2 && !this.#supported(run, who, 'confirm_difference', verdict.effect_digest))
+    if (
+      verdict.verdict === 'landed_differently' &&
+      required >= 2 &&
+      !this.#supported(run, who, 'confirm_difference', verdict.effect_digest)
+    )
       return { result: 'second_person_needed', detail: verdict.effect_digest };
     return null;
   }
@@ -1238,7 +1308,8 @@ export class MemoryStore {
     const now = this.#now();
     if (instance === undefined) return 'instance_unknown';
     if (instance.endedMs !== null && (instance.rotated || !fence.credential_rotated)) return 'already_ended';
-    if (!fence.credential_rotated && (instance.beatMs + fence.pause_ms > now || instance.leaseHeld)) return 'instance_alive';
+    if (!fence.credential_rotated && (instance.beatMs + fence.pause_ms > now || instance.leaseHeld))
+      return 'instance_alive';
     instance.endedMs ??= now;
     instance.endedBy ??= 'operator';
     instance.rotated ||= fence.credential_rotated;
@@ -1251,11 +1322,19 @@ export class MemoryStore {
   }
 
   audit(service: Service, entry: AuditEntry): void {
-    if (service !== 'api' && entry.principal_id !== null) throw new StoreRefusal('CS005', 'a worker speaks for no principal');
+    if (service !== 'api' && entry.principal_id !== null)
+      throw new StoreRefusal('CS005', 'a worker speaks for no principal');
     this.audits.push({ ...entry, atMs: this.#now(), service });
   }
 
-  #audit(tenant_id: string | null, principal_id: string | null, run_id: RunId | null, what: string, code: string, detail: JsonObject): void {
+  #audit(
+    tenant_id: string | null,
+    principal_id: string | null,
+    run_id: RunId | null,
+    what: string,
+    code: string,
+    detail: JsonObject,
+  ): void {
     this.audits.push({ tenant_id, principal_id, run_id, what, code, detail, atMs: this.#now(), service: 'api' });
   }
 
@@ -1274,7 +1353,8 @@ export class MemoryStore {
         }),
       appendEvidence: (late) =>
         answer(() => {
-          if (service !== 'executor' && service !== 'reconciler') throw new StoreRefusal('CS005', `${service} may not do this`);
+          if (service !== 'executor' && service !== 'reconciler')
+            throw new StoreRefusal('CS005', `${service} may not do this`);
           return this.appendEvidence({ service, instance_id }, late, ids);
         }),
       defer: (run_id, expected, wake_in_ms) => answer(() => this.defer(service, run_id, expected, wake_in_ms)),
@@ -1298,31 +1378,15 @@ export class MemoryStore {
       commit: (who, commit) => answer(() => this.commitStage({ service: 'api', who }, commit)),
       decide: (who, decision, leaseMs) => answer(() => this.decide(who, decision, leaseMs)),
       holds: () =>
-        answer(() => [...this.#holds].map(([scope, reason]) => ({ scope, reason, set_by: '', set_at: iso(this.#now()) }))),
+        answer(() =>
+          [...this.#holds].map(([scope, reason]) => ({ scope, reason, set_by: '', set_at: iso(this.#now()) })),
+        ),
       setHold: (_who, scope, reason) => answer(() => this.setHold(scope, reason)),
       audit: (entry) => answer(() => this.audit('api', entry)),
       verdict: (who, verdict) => answer(() => this.verdict(who, verdict)),
       support: (who, support) => answer(() => this.support(who, support)),
       fence: (who, fence) => answer(() => this.fence(who, fence)),
     };
-  }
-
-  instanceList(): Instance[] {
-    return [...this.instances.values()].map((instance) => ({
-      instance_id: instance.instance_id,
-      service: instance.service,
-      host: null,
-      pid: null,
-      started_at: iso(instance.startedMs),
-      beat_at: iso(instance.beatMs),
-      lease: instance.leaseMs === null ? 'none' : instance.leaseHeld ? 'held' : 'free',
-      ended_at: instance.endedMs === null ? null : iso(instance.endedMs),
-      ended_by: instance.endedBy,
-      credential_rotated: instance.rotated,
-      open_attempts: [...this.runs.values()].filter((run) =>
-        run.attemptRows.some((attempt) => attempt.instance_id === instance.instance_id && attempt.status === 'started'),
-      ).length,
-    }));
   }
 }
 
@@ -1337,120 +1401,3 @@ const VERDICT_MOVES = {
   still_unknown: { on: 'person_unsure', to: 'needs_reconciliation' },
   look_again: { on: 'person_unsure', to: 'needs_reconciliation' },
 } as const satisfies Record<string, { on: Trigger; to: State }>;
-
-/** Positive evidence is a veto on every conclusion that there is no effect (protocol rule 14). */
-export function evidenceOfEffect(run: MemoryRun): boolean {
-  return run.evidence.some((item) => item.kind === 'late_effect') || run.attemptRows.some((attempt) => attempt.status === 'succeeded');
-}
-
-/** The last call deadline of an attempt that may have left; `-Infinity` when no byte ever did. */
-function lastDeadlineMs(run: MemoryRun): number {
-  return Math.max(...run.attemptRows.filter((attempt) => attempt.status !== 'not_sent').map((attempt) => attempt.deadlineMs));
-}
-
-function retrySafeIn(attempt: StoredAttempt, now: number): number | null {
-  const { response } = attempt;
-  if (typeof response !== 'object' || response === null || !('class' in response) || response.class !== 'retry_safe') return null;
-  const afterMs = 'afterMs' in response && typeof response.afterMs === 'number' ? response.afterMs : 0;
-  return attempt.closedMs + afterMs - now;
-}
-
-function addProposal(run: MemoryRun, revision: number, draft: ProposalDraft): void {
-  run.proposals.push({
-    proposal_id: draft.proposal_id,
-    revision: revision as Manifest['proposals'][number]['revision'],
-    author: draft.author,
-    author_kind: draft.author_kind,
-    body: JSON.parse(draft.body_canonical) as JsonValue,
-    refusal: null,
-  });
-}
-
-function observation(revision: number, now: number, draft: NonNullable<CommitFacts['observation']>): Manifest['observations'][number] {
-  return {
-    revision: revision as Manifest['observations'][number]['revision'],
-    at: iso(now),
-    kind: draft.kind,
-    provider_ref: draft.provider_ref,
-    body: draft.body,
-  };
-}
-
-export function hotRow(run: MemoryRun): HotRow {
-  return {
-    run_id: run.made.run_id,
-    revision: run.revision,
-    state: run.state,
-    evidence_complete: run.evidence_complete,
-    decisions_sufficient: run.decisions_sufficient,
-    retry_allowed: run.retry_allowed,
-    parked_reason: run.parked_reason,
-    wake_at: run.wakeMs === null ? null : iso(run.wakeMs),
-  };
-}
-
-function manifestOf(run: MemoryRun): Manifest {
-  const { made } = run;
-  const action = run.action_revision === null ? undefined : run.actions.get(run.action_revision);
-  const approval = run.approval_id === null ? undefined : run.approvals.get(run.approval_id);
-  return {
-    run_id: made.run_id,
-    tenant_id: made.tenant_id,
-    request_id: made.request_id,
-    generation: run.generation,
-    supersedes: made.supersedes,
-    workflow: made.workflow,
-    workflow_version: made.workflow_version,
-    connector: made.connector,
-    connector_version: made.connector_version,
-    proposer: made.proposer,
-    requested_by: made.principal_id,
-    created_at: iso(run.createdMs),
-    state: run.state,
-    state_since: iso(run.stateSinceMs),
-    committed_at: iso(run.committedMs),
-    revision: run.revision as Manifest['revision'],
-    action_revision: run.action_revision as Manifest['action_revision'],
-    counters: {
-      read_failures: run.read_failures,
-      proposal_cycles: run.proposal_cycles,
-      verification_waits: run.verification_waits,
-      look_ups: run.look_ups,
-      attempts: run.attempts,
-      not_sent_retries: run.not_sent_retries,
-      retries_refused: run.retries_refused,
-    },
-    evidence_round: run.evidence_round,
-    evidence_complete: run.evidence_complete,
-    decisions_sufficient: run.decisions_sufficient,
-    retry_allowed: run.retry_allowed,
-    approval_life_ms: made.approval_life_ms,
-    deadlines: {
-      run: iso(run.deadlineMs),
-      approval: run.approvalExpiresMs === null ? null : iso(run.approvalExpiresMs),
-    },
-    wake_at: run.wakeMs === null ? null : iso(run.wakeMs),
-    parked_reason: run.parked_reason,
-    stop_reason: run.stop_reason,
-    resource_key: run.resource_key,
-    in_flight_key: run.in_flight_key,
-    chain_head: run.chain_head,
-    trace_context: made.trace_context,
-    input: run.input,
-    allowed_operations: made.allowed_operations,
-    context: made.context,
-    evidence: run.evidence.map(({ attempt_id: _, ...item }) => item),
-    proposals: [...run.proposals],
-    action: action === undefined ? null : { ...action },
-    approval: approval === undefined ? null : approvalOf(run, approval),
-    attempts: run.attemptRows.map(({ request_bytes: _b, startedMs: _s, deadlineMs: _d, closedMs: _c, ...attempt }) => attempt),
-    observations: [...run.observations],
-    outcome: run.observations.at(-1) ?? null,
-  };
-}
-
-function approvalOf(run: MemoryRun, approval: StoredApproval): Approval {
-  const { bound: _b, expiresMs: _e, display_canonical: _d, ...shown } = approval;
-  const decisions = (run.decisions.get(approval.approval_id) ?? []).map(({ approval_digest: _, ...decision }) => decision);
-  return { ...shown, decisions };
-}

@@ -1,12 +1,25 @@
-import { canonicalJson, digestOf, type HotRow, type JsonObject, type NewRun, type RunId, stageOf, stopReason } from '@counterstamp/manifest-core';
+import {
+  canonicalJson,
+  digestOf,
+  type HotRow,
+  type JsonObject,
+  type NewRun,
+  type RunId,
+  stageOf,
+  stopReason,
+} from '@counterstamp/manifest-core';
 import type { Principal } from '@counterstamp/manifest-store';
-import { iso, type MemoryRun } from './memory-store.ts';
-import type { BusinessCase, ProviderEffect, ProviderKind } from './provider.ts';
+import { iso, type MemoryRun } from './memory-run.ts';
 import { contractOf } from './ports.ts';
+import type { BusinessCase, ProviderEffect, ProviderKind } from './provider.ts';
 import { DURATIONS, VISIBILITY_MS, type World } from './world.ts';
 
 const TENANT = 'shop_north';
-const person = (name: string, role: Principal['role']): Principal => ({ tenant_id: TENANT, principal_id: `prn_${name}`, role });
+const person = (name: string, role: Principal['role']): Principal => ({
+  tenant_id: TENANT,
+  principal_id: `prn_${name}`,
+  role,
+});
 const AGENT = person('agent', 'requester');
 const APPROVERS = [person('ada', 'approver'), person('bo', 'approver')] as const;
 const [OLGA, OTTO] = [person('olga', 'operator'), person('otto', 'operator')] as const;
@@ -110,7 +123,8 @@ export class People {
     for (const run of this.#world.store.runs.values()) {
       if (run.state === 'awaiting_approval') this.#approvals(run, deeds);
       else if (run.state === 'needs_reconciliation') this.#verdictOn(run, deeds);
-      else if (run.state === 'failed' || run.state === 'rejected' || run.state === 'expired') this.#successor(run, deeds);
+      else if (run.state === 'failed' || run.state === 'rejected' || run.state === 'expired')
+        this.#successor(run, deeds);
     }
     return deeds;
   }
@@ -132,6 +146,7 @@ export class People {
           const { approval_id, approval_digest, action_digest, action_revision } = approval;
           this.#world.scheduler.add({
             name: `${said} decides ${name}`,
+            tookMs: 1,
             faults: ['rejects', 'closes-the-form'],
             run: (mode) => {
               if (mode === 'closes-the-form') return;
@@ -160,8 +175,17 @@ export class People {
       calm: false,
       run: () => {
         const { made, revision, state } = run;
-        const commit = { run_id: made.run_id, expected: revision, from: state, on: 'cancelled', to: 'rejected' } as const;
-        this.#world.store.commitStage({ service: 'api', who: AGENT }, { ...commit, facts: { stop_reason: stopReason('cancelled') }, wake_in_ms: null });
+        const commit = {
+          run_id: made.run_id,
+          expected: revision,
+          from: state,
+          on: 'cancelled',
+          to: 'rejected',
+        } as const;
+        this.#world.store.commitStage(
+          { service: 'api', who: AGENT },
+          { ...commit, facts: { stop_reason: stopReason('cancelled') }, wake_in_ms: null },
+        );
       },
     });
   }
@@ -173,7 +197,13 @@ export class People {
     const credit = made.workflow === 'credit';
     const body: JsonObject = credit
       ? { operation: 'grant_credit', amount_minor: amount, currency: 'USD', reason: 'goodwill' }
-      : { operation: 'refund_order', order_id: String(run.input.order_id), amount_minor: amount, currency: 'USD', reason: 'damaged_item' };
+      : {
+          operation: 'refund_order',
+          order_id: run.input.order_id ?? null,
+          amount_minor: amount,
+          currency: 'USD',
+          reason: 'damaged_item',
+        };
     const body_canonical = canonicalJson(body);
     const outcome = this.#world.store.commitStage(
       { service: 'api', who: AGENT },
@@ -204,7 +234,7 @@ export class People {
     if (tries >= VERDICTS_MAX || this.#busyWithVerdict > 0) return;
     deeds.push({
       name: `olga looks at ${this.#world.nameOf(run_id)}`,
-      weight: run.parked_reason === null ? 0.2 : 3,
+      weight: run.parked_reason === null ? 1 : 3,
       calm: false,
       run: () => {
         this.#verdicts.set(run_id, tries + 1);
@@ -222,10 +252,14 @@ export class People {
     scheduler.add({
       name: `olga reads the provider for ${name}`,
       run: () => {
-        const ours = provider.effects.filter((effect) => effect.run_id === run.made.run_id && effect.visibleMs <= scheduler.nowMs);
+        const ours = provider.effects.filter(
+          (effect) => effect.run_id === run.made.run_id && effect.visibleMs <= scheduler.nowMs,
+        );
         scheduler.add({
           name: `olga decides ${name}`,
-          faults: ['still-unknown', 'look-again', 'waived'],
+          tookMs: 1,
+          faults: ['still-unknown', 'look-again', 'waived', 'waived'],
+          risk: 3,
           run: (mode) => {
             this.#busyWithVerdict = Math.max(0, this.#busyWithVerdict - 1);
             this.verdict(run, form, ours, mode);
@@ -235,7 +269,12 @@ export class People {
     });
   }
 
-  verdict(run: MemoryRun, form: { expected: number; observedMs: number }, ours: readonly ProviderEffect[], mode: string): void {
+  verdict(
+    run: MemoryRun,
+    form: { expected: number; observedMs: number },
+    ours: readonly ProviderEffect[],
+    mode: string,
+  ): void {
     const { store, scheduler, provider } = this.#world;
     const action = run.action_revision === null ? undefined : run.actions.get(run.action_revision);
     const standing = ours.filter((effect) => effect.status !== 'failed');
@@ -244,14 +283,27 @@ export class People {
     // A slower provider makes absence worthless; nobody who knows that says "absent".
     const absent = provider.kind === 'slow' ? 'still_unknown' : 'did_not_land';
     const verdict =
-      mode === 'still-unknown' ? 'still_unknown' : mode === 'look-again' ? 'look_again' : equal ? 'landed' : effect === undefined ? absent : 'landed_differently';
+      mode === 'still-unknown'
+        ? 'still_unknown'
+        : mode === 'look-again'
+          ? 'look_again'
+          : equal
+            ? 'landed'
+            : effect === undefined
+              ? absent
+              : 'landed_differently';
     const seen = effect === undefined ? null : { provider_ref: effect.ref, amount: effect.amount };
     const effect_digest = seen === null ? null : digestOf('cs.body.v1', canonicalJson(seen));
     const { run_id } = run.made;
     const support = { run_id, expected: form.expected, effect_digest, reason: 'simulated' };
     if (mode === 'waived' && verdict === 'did_not_land') store.support(OTTO, { ...support, kind: 'waive_fencing' });
     if (verdict === 'landed_differently') store.support(OTTO, { ...support, kind: 'confirm_difference' });
-    const closing = verdict === 'did_not_land' ? 'person_absent' : verdict === 'landed_differently' ? 'settled_with_difference' : null;
+    const closing =
+      verdict === 'did_not_land'
+        ? 'person_absent'
+        : verdict === 'landed_differently'
+          ? 'settled_with_difference'
+          : null;
     const outcome = store.verdict(OLGA, {
       run_id,
       expected: form.expected,
@@ -272,7 +324,8 @@ export class People {
 
   #successor(run: MemoryRun, deeds: Deed[]): void {
     const { request_id, run_id } = run.made;
-    if ((this.#succeeded.get(request_id) ?? 0) >= SUCCESSORS_MAX || run.stop_reason?.code === 'settled_with_difference') return;
+    if ((this.#succeeded.get(request_id) ?? 0) >= SUCCESSORS_MAX || run.stop_reason?.code === 'settled_with_difference')
+      return;
     deeds.push({
       name: `agent asks for a successor of ${this.#world.nameOf(run_id)}`,
       weight: 0.5,

@@ -22,7 +22,14 @@ import { StoreRefusal } from './memory-store.ts';
 import { Killed, type ProcessLife } from './process-life.ts';
 import type { ProviderKind, Reception } from './provider.ts';
 import { NEVER, type Task } from './scheduler.ts';
-import { DURATIONS, SHORT_RETENTION_MS, SIMULATION_LIMITS, SLOW_PROVIDER_MS, VISIBILITY_MS, type World } from './world.ts';
+import {
+  DURATIONS,
+  SHORT_RETENTION_MS,
+  SIMULATION_LIMITS,
+  SLOW_PROVIDER_MS,
+  VISIBILITY_MS,
+  type World,
+} from './world.ts';
 
 /** What one process life sees of the world; the real worker functions run on this. */
 export interface Ports {
@@ -51,8 +58,13 @@ export function portsOf(world: World, life: ProcessLife): Ports {
     http,
     open: oneShotOf(world, life),
     systems: systemsOf(world, http),
-    durations: world.lacks('settle') && life.service === 'reconciler' ? { ...DURATIONS, pause_ms: 1, provider_ms: 1 } : DURATIONS,
-    limits: world.lacks('bounded-verify') ? { ...SIMULATION_LIMITS, verification_waits_max: 1_000_000 } : SIMULATION_LIMITS,
+    durations:
+      world.lacks('settle') && life.service === 'reconciler'
+        ? { ...DURATIONS, pause_ms: 1, provider_ms: 1 }
+        : DURATIONS,
+    limits: world.lacks('bounded-verify')
+      ? { ...SIMULATION_LIMITS, verification_waits_max: 1_000_000 }
+      : SIMULATION_LIMITS,
     log: logOf(world, life),
     metrics: METRICS,
   };
@@ -70,7 +82,12 @@ function clockOf(world: World, life: ProcessLife): Clock {
       new Promise((resolve) => {
         if (!life.alive) return;
         const wake = () => resolve();
-        const task = scheduler.add({ name: `${life.name} wakes`, owner: life, earliestMs: scheduler.nowMs + ms, run: wake });
+        const task = scheduler.add({
+          name: `${life.name} wakes`,
+          owner: life,
+          earliestMs: scheduler.nowMs + ms,
+          run: wake,
+        });
         signal?.addEventListener('abort', () => {
           scheduler.remove(task);
           wake();
@@ -78,14 +95,20 @@ function clockOf(world: World, life: ProcessLife): Clock {
       }),
     after: (ms, callback) => {
       if (!life.alive) return () => undefined;
-      const task = scheduler.add({ name: `${life.name} timer`, owner: life, earliestMs: scheduler.nowMs + ms, run: callback });
+      const task = scheduler.add({
+        name: `${life.name} timer`,
+        owner: life,
+        earliestMs: scheduler.nowMs + ms,
+        run: callback,
+      });
       return () => scheduler.remove(task);
     },
   };
 }
 
 function failpointOf(world: World, life: ProcessLife): Failpoint {
-  const count = (name: Parameters<Failpoint['reach']>[0]) => world.failpoints.set(name, (world.failpoints.get(name) ?? 0) + 1);
+  const count = (name: Parameters<Failpoint['reach']>[0]) =>
+    world.failpoints.set(name, (world.failpoints.get(name) ?? 0) + 1);
   return {
     reach: (name) => {
       count(name);
@@ -104,6 +127,11 @@ function failpointOf(world: World, life: ProcessLife): Failpoint {
 
 // ---------------------------------------------------------------------------------------------------------------- database
 
+/** How many calls of the database take long, and how long at most: behind a lock, or on the way. */
+const LATE_CALLS = 0.05;
+const LATE_CALL_MS = 5_000;
+/** How many requests take their time in the network, up to what is assumed of it. */
+const LATE_REQUESTS = 0.4;
 const STORE_FAULTS = ['lost-before', 'lost-after'] as const;
 
 /** A call of the database: it happens there, and then its answer comes back. Either way may be lost. */
@@ -117,6 +145,8 @@ function call<T>(world: World, life: ProcessLife, name: string, work: () => T): 
       name: `${life.name} → ${name}`,
       client: life,
       faults: STORE_FAULTS,
+      earliestMs: world.sometimesLater(LATE_CALLS, LATE_CALL_MS),
+      tookMs: 1,
       risk: 0.3,
       run: (mode) => {
         const unavailable = () => reject(new StoreUnavailable('the database does not answer (simulated)'));
@@ -155,8 +185,11 @@ function storeOf(world: World, life: ProcessLife): Store {
       }),
     commitDispatch: (commit) => dispatchOf(world, life, commit),
     appendEvidence: (late) => {
-      if (service !== 'executor' && service !== 'reconciler') throw new StoreRefusal('CS005', `${service} may not do this`);
-      return call(world, life, named('append evidence', late.run_id), () => store.appendEvidence({ service, instance_id }, late, world.ids));
+      if (service !== 'executor' && service !== 'reconciler')
+        throw new StoreRefusal('CS005', `${service} may not do this`);
+      return call(world, life, named('append evidence', late.run_id), () =>
+        store.appendEvidence({ service, instance_id }, late, world.ids),
+      );
     },
     defer: (run_id, expected, wake_in_ms) =>
       call(world, life, named('defer', run_id), () => store.defer(service, run_id, expected, wake_in_ms)),
@@ -191,7 +224,10 @@ function seen(world: World, life: ProcessLife, run: LoadedRun | undefined): Load
   if (world.lacks('foreign-attempt-never-sends') && manifest.state === 'executing')
     return { ...run, manifest: { ...manifest, state: 'awaiting_approval', decisions_sufficient: true } };
   if (world.lacks('clear-rejection-of-the-first-alone'))
-    return { ...run, manifest: { ...manifest, attempts: manifest.attempts.map((attempt) => ({ ...attempt, status: 'not_sent' })) } };
+    return {
+      ...run,
+      manifest: { ...manifest, attempts: manifest.attempts.map((attempt) => ({ ...attempt, status: 'not_sent' })) },
+    };
   return run;
 }
 
@@ -224,7 +260,10 @@ function dispatchOf(world: World, life: ProcessLife, commit: DispatchCommit): Pr
     const run = store.runs.get(commit.run_id);
     const open = run?.attemptRows.find((attempt) => attempt.status === 'started');
     if (world.lacks('foreign-attempt-never-sends') && run?.state === 'executing' && open !== undefined)
-      return { ...pretended(), row: { ...(pretended() as { row: object }).row, revision: run.revision } } as DispatchOutcome;
+      return {
+        ...pretended(),
+        row: { ...(pretended() as { row: object }).row, revision: run.revision },
+      } as DispatchOutcome;
     const outcome = store.commitDispatch(life.instance_id, commit);
     if (outcome.kind === 'stale_revision') world.counts.stale_swaps += 1;
     return outcome;
@@ -253,7 +292,9 @@ function dispatchOf(world: World, life: ProcessLife, commit: DispatchCommit): Pr
     );
   if (world.lacks('t0-before-begin'))
     return committing.then((outcome) =>
-      outcome.kind === 'committed' ? { ...outcome, budget_ms: outcome.budget_ms + (scheduler.nowMs - askedMs) } : outcome,
+      outcome.kind === 'committed'
+        ? { ...outcome, budget_ms: outcome.budget_ms + (scheduler.nowMs - askedMs) }
+        : outcome,
     );
   return committing;
 }
@@ -306,7 +347,9 @@ function readHttp(world: World, life: ProcessLife): ReadHttp {
           risk: 0.2,
           run: (mode) => {
             const reply: HttpReply =
-              mode === 'error' ? { kind: 'reply', status: 503, headers: {}, body: new Uint8Array() } : provider.read(url);
+              mode === 'error'
+                ? { kind: 'reply', status: 503, headers: {}, body: new Uint8Array() }
+                : provider.read(url);
             if (!life.alive) return;
             const reached = mode !== 'unreachable';
             scheduler.add({
@@ -317,7 +360,13 @@ function readHttp(world: World, life: ProcessLife): ReadHttp {
               run: (lost) => {
                 // A stopped process finds the answer in its socket when it goes on; a running one would have given up.
                 if (reached && lost !== 'lost') resolve(reply);
-                else scheduler.add({ name: `${life.name} gives up on ${what}`, owner: life, earliestMs: startedMs + READ_TIMEOUT_MS, run: timeout });
+                else
+                  scheduler.add({
+                    name: `${life.name} gives up on ${what}`,
+                    owner: life,
+                    earliestMs: startedMs + READ_TIMEOUT_MS,
+                    run: timeout,
+                  });
               },
             });
           },
@@ -326,9 +375,9 @@ function readHttp(world: World, life: ProcessLife): ReadHttp {
   };
 }
 
+/** What is asked for, without host and system. */
 function shortUrl(url: string): string {
-  const { pathname } = new URL(url);
-  return pathname.split('/').slice(2).join('/');
+  return /^http:\/\/[^/]*\/[^/]*\/([^?]*)/.exec(url)?.[1] ?? url;
 }
 
 // ---------------------------------------------------------------------------------------------------------------- the one send
@@ -371,7 +420,8 @@ function oneShotOf(world: World, life: ProcessLife): typeof openOneShot {
         faults: CONNECT_FAULTS,
         risk: 0.7,
         run: (mode) => {
-          if (mode === 'refused' || mode === 'dns') return resolve({ kind: 'not_sent', reason: mode, detail: 'simulated' });
+          if (mode === 'refused' || mode === 'dns')
+            return resolve({ kind: 'not_sent', reason: mode, detail: 'simulated' });
           const breaksMs = mode === 'breaks-soon' ? scheduler.nowMs + world.dice.int(50) : NEVER;
           const key = request.headers['idempotency-key'] ?? null;
           const sentKey = key !== null && world.lacks('same-key-on-retry') ? `${key}-${life.name}-${n}` : key;
@@ -408,7 +458,11 @@ function connectionOf(
       }
       if (bytes.length !== request.bodyLength || Buffer.compare(bytes, storedBytes) !== 0) {
         phase = 'over';
-        return Promise.resolve({ kind: 'not_sent', reason: 'bytes_differ', detail: 'the body is not the stored bytes' });
+        return Promise.resolve({
+          kind: 'not_sent',
+          reason: 'bytes_differ',
+          detail: 'the body is not the stored bytes',
+        });
       }
       if (!mayStillSend() && !world.lacks('deadline-check-before-send')) {
         phase = 'over';
@@ -444,14 +498,21 @@ function connectionOf(
     },
     close() {
       if (!life.alive) return;
-      over(phase === 'open' ? { kind: 'not_sent', reason: 'destroyed', detail: 'closed here' } : { kind: 'no_reply', reason: 'aborted', detail: 'closed here' });
+      over(
+        phase === 'open'
+          ? { kind: 'not_sent', reason: 'destroyed', detail: 'closed here' }
+          : { kind: 'no_reply', reason: 'aborted', detail: 'closed here' },
+      );
     },
   };
   return connection;
 }
 
 /** What a missing answer is taken for. */
-function noReply(world: World, reason: 'timeout' | 'reset' | 'truncated'): Awaited<ReturnType<OneShotConnection['send']>> {
+function noReply(
+  world: World,
+  reason: 'timeout' | 'reset' | 'truncated',
+): Awaited<ReturnType<OneShotConnection['send']>> {
   if (!world.lacks('timeout-is-uncertain')) return { kind: 'no_reply', reason, detail: 'simulated' };
   const code = world.provider.kind === 'eventual' ? 'invalid_request' : 'charge_disputed';
   const status = world.provider.kind === 'eventual' ? 400 : 402;
@@ -460,7 +521,11 @@ function noReply(world: World, reason: 'timeout' | 'reset' | 'truncated'): Await
 
 /** The request as a worker would make it anew from what its source says now. */
 function currentBytes(world: World, bytes: Uint8Array): Uint8Array {
-  const body = JSON.parse(new TextDecoder().decode(bytes)) as { payment_id?: string; customer_id?: string; amount: number };
+  const body = JSON.parse(new TextDecoder().decode(bytes)) as {
+    payment_id?: string;
+    customer_id?: string;
+    amount: number;
+  };
   const found = world.provider.cases.find(
     ({ payment_id, customer_id }) => payment_id === body.payment_id || customer_id === body.customer_id,
   );
@@ -493,9 +558,10 @@ function transmit(
       },
     });
   };
-  const copy = (faults: readonly string[], name: string) =>
+  const copy = (faults: readonly string[], name: string, again = false) =>
     scheduler.add({
       name,
+      earliestMs: world.sometimesLater(LATE_REQUESTS, latestMs - scheduler.nowMs),
       latestMs,
       faults,
       risk: 4,
@@ -503,10 +569,10 @@ function transmit(
         if (mode === 'request-lost') return;
         if (mode === 'doubled') {
           world.counts.requests_doubled += 1;
-          copy(['request-lost', 'in-progress'], 'the request arrives again');
+          copy(['request-lost', 'in-progress'], 'the request arrives again', true);
         }
         const lag = provider.kind === 'eventual' ? world.dice.int(VISIBILITY_MS + 1) : 0;
-        const { reply, effect } = provider.take(key, body, RECEPTIONS[mode] ?? 'apply', lag);
+        const { reply, effect } = provider.take(key, body, RECEPTIONS[mode] ?? 'apply', lag, again);
         if (effect !== null) {
           world.counts.effects += 1;
           world.note(`· effect ${effect.ref} of ${effect.amount}`);
@@ -521,7 +587,10 @@ function transmit(
 /** Longest time that an accepted effect stays pending. */
 const PENDING_MS = 15_000;
 
-function settleLater(world: World, effect: { ref: string; status: 'succeeded' | 'pending' | 'failed'; finalMs: number | null }): void {
+function settleLater(
+  world: World,
+  effect: { ref: string; status: 'succeeded' | 'pending' | 'failed'; finalMs: number | null },
+): void {
   world.scheduler.add({
     name: `${effect.ref} settles`,
     latestMs: world.scheduler.nowMs + PENDING_MS,
@@ -546,7 +615,11 @@ export function contractOf(kind: ProviderKind): ConnectorContract {
       return LEGACY_CREDITS_CONTRACT;
     case 'forgetful':
     case 'slow':
-      return { ...SANDBOX_PAYMENTS_CONTRACT, idempotency: { ...key, retentionMs: SHORT_RETENTION_MS, safetyMarginMs: 0 }, reversalHorizonMs: 0 };
+      return {
+        ...SANDBOX_PAYMENTS_CONTRACT,
+        idempotency: { ...key, retentionMs: SHORT_RETENTION_MS, safetyMarginMs: 0 },
+        reversalHorizonMs: 0,
+      };
     case 'pending':
       return { ...SANDBOX_PAYMENTS_CONTRACT, reversalHorizonMs: 60_000 };
     case 'key':
@@ -570,7 +643,9 @@ function systemsOf(world: World, http: ReadHttp): Systems {
     payments_url: 'http://provider.sim',
     payments_read_key: 'read',
     payments_write_key: 'write',
-    credits: { url: 'http://provider.sim', read_key: 'read', write_key: 'write' },
+    ...(world.provider.kind === 'eventual'
+      ? { credits: { url: 'http://provider.sim', read_key: 'read', write_key: 'write' } }
+      : {}),
     read_timeout_ms: READ_TIMEOUT_MS,
     http,
   });
@@ -603,9 +678,11 @@ function connectorOf(world: World, connector: Connector): Connector {
       if (observed.kind !== 'found') return observed;
       if (observed.match === 'exact' && world.lacks('final-status-only'))
         return { ...observed, effect: { ...observed.effect, settlement: 'final' } };
-      if (observed.match === 'different' && world.lacks('full-compare')) return { kind: 'found', match: 'exact', effect: observed.effect };
+      if (observed.match === 'different' && world.lacks('full-compare'))
+        return { kind: 'found', match: 'exact', effect: observed.effect };
       const [first] = observed.match === 'lookalike' ? observed.effects : [];
-      if (first !== undefined && world.lacks('match-by-reference')) return { kind: 'found', match: 'exact', effect: first };
+      if (first !== undefined && world.lacks('match-by-reference'))
+        return { kind: 'found', match: 'exact', effect: first };
       return observed;
     },
   };
@@ -620,7 +697,10 @@ const METRICS: Metrics = new Proxy({} as Metrics, { get: () => () => undefined }
  * for longer than the approval would live, and a sweeper whose attempt's instance took its lease again meanwhile.
  */
 function isOvertaken(error: unknown): boolean {
-  return error instanceof StoreRefusal && /^(?:the approval request does not bind this action|no open attempt .* that this may close)$/.test(error.message);
+  return (
+    error instanceof StoreRefusal &&
+    /^(?:the approval request does not bind this action|no open attempt .* that this may close)$/.test(error.message)
+  );
 }
 
 /** Keeps only what may never happen: an error that is neither an outage nor this simulation's own kill. */
@@ -633,7 +713,9 @@ function logOf(world: World, life: ProcessLife): Logger {
     error: (fields: { err?: unknown }, message: string) => {
       const { err } = fields;
       if (!life.alive || err instanceof StoreUnavailable || err instanceof Killed || isOvertaken(err)) return;
-      world.faults.push(`${life.name}: ${message}: ${err instanceof Error ? `${err.name} ${err.message}` : String(err)}`);
+      world.faults.push(
+        `${life.name}: ${message}: ${err instanceof Error ? `${err.name} ${err.message}` : String(err)}`,
+      );
     },
     child: () => log,
   };

@@ -11,7 +11,7 @@ export const PROVIDER_MEANINGS: Readonly<Record<ProviderKind, string>> = {
   pending: 'key; accepted effects settle later, or fail, or are undone',
   partial: 'key; sometimes applies another amount, shows lookalikes',
   forgetful: 'key that is forgotten right after its declared, short retention',
-  slow: 'key; applies requests later than it declares',
+  slow: 'applies requests later than it declares; key with a short retention',
 };
 
 /** One request that arrived, as the provider's own ledger keeps it. */
@@ -24,6 +24,8 @@ export interface LedgerEntry {
   /** What the provider did with it. */
   result: 'applied' | 'replayed' | 'rejected' | 'conflict' | 'failed_before' | 'rate_limited';
   effect: ProviderEffect | null;
+  /** The network made it of another one. */
+  copy: boolean;
 }
 
 export interface ProviderEffect {
@@ -63,7 +65,15 @@ export interface BusinessCase {
 }
 
 /** How the provider takes one request. */
-export type Reception = 'apply' | 'apply_other_amount' | 'reject' | 'rate_limit' | 'fail_before' | 'fail_after' | 'html_after' | 'in_progress';
+export type Reception =
+  | 'apply'
+  | 'apply_other_amount'
+  | 'reject'
+  | 'rate_limit'
+  | 'fail_before'
+  | 'fail_after'
+  | 'html_after'
+  | 'in_progress';
 
 const TEXT = new TextEncoder();
 function reply(status: number, body: JsonObject | string, headers: Record<string, string> = {}): HttpReply {
@@ -93,16 +103,29 @@ export class Provider {
     return this.kind !== 'strong' && this.kind !== 'eventual';
   }
 
+  get #forgets(): boolean {
+    return this.kind === 'forgetful' || this.kind === 'slow';
+  }
+
   /** Answers a read as the record stands now. */
   read(url: string): HttpReply {
-    const { pathname, searchParams } = new URL(url);
-    const parts = pathname.split('/').slice(1).map(decodeURIComponent);
-    const [system, collection, id, , request_id] = parts;
+    // Parsed by hand: nothing here needs more of a URL, and a real parser would take a tenth of a simulation's time.
+    const [, path = '', query = ''] = /^http:\/\/[^/]*\/([^?]*)\??(.*)$/.exec(url) ?? [];
+    const [system, collection, id, , request_id] = path.split('/').map(decodeURIComponent);
+    const asked = (name: string) => decodeURIComponent(new RegExp(`(?:^|&)${name}=([^&]*)`).exec(query)?.[1] ?? '');
     if (system === 'shop' && collection === 'tenants') {
       const found = this.cases.find((item) => item.tenant_id === id && item.request_id === request_id);
       if (found === undefined) return reply(404, { code: 'request_not_found' });
       const { tenant_id, order_id, status, amount_minor, version } = found;
-      return reply(200, { request_id: found.request_id, tenant_id, order_id, status, requested_amount_minor: amount_minor, currency: 'USD', version });
+      return reply(200, {
+        request_id: found.request_id,
+        tenant_id,
+        order_id,
+        status,
+        requested_amount_minor: amount_minor,
+        currency: 'USD',
+        version,
+      });
     }
     if (system === 'shop' && collection === 'orders') {
       const found = this.cases.find((item) => item.order_id === id);
@@ -112,9 +135,16 @@ export class Provider {
       return reply(200, { order_id, tenant_id, payment_id, customer_id, status: orderStatus, ...captured, version });
     }
     if (system === 'payments' && collection === 'payments')
-      return reply(200, { payment_id: id ?? '', captured_amount_minor: 900_000, refundable_amount_minor: 900_000, currency: 'USD', disputed: false, version: 1 });
+      return reply(200, {
+        payment_id: id ?? '',
+        captured_amount_minor: 900_000,
+        refundable_amount_minor: 900_000,
+        currency: 'USD',
+        disputed: false,
+        version: 1,
+      });
     if (system === 'payments') {
-      const refunds = this.visible(searchParams.get('payment_id') ?? '').map((effect) => ({
+      const refunds = this.visible(asked('payment_id')).map((effect) => ({
         refund_id: effect.ref,
         payment_id: effect.destination,
         amount: effect.amount,
@@ -125,7 +155,7 @@ export class Provider {
       }));
       return reply(200, { refunds, has_more: false });
     }
-    const grants = this.visible(searchParams.get('customer_id') ?? '').map(grantRecord);
+    const grants = this.visible(asked('customer_id')).map(grantRecord);
     return reply(200, { grants, has_more: false });
   }
 
@@ -134,15 +164,30 @@ export class Provider {
   }
 
   /** Takes one request for an effect. @returns the answer, and whether a new effect came of it. */
-  take(key: string | null, bytes: Uint8Array, how: Reception, visibleInMs: number): { reply: HttpReply; effect: ProviderEffect | null } {
+  take(
+    key: string | null,
+    bytes: Uint8Array,
+    how: Reception,
+    visibleInMs: number,
+    copy = false,
+  ): { reply: HttpReply; effect: ProviderEffect | null } {
     const now = this.#now();
     const body = new TextDecoder().decode(bytes);
     const sent = JSON.parse(body) as SentBody;
     const run_id = sent.metadata?.run_id ?? sent.memo?.slice(0, RUN_ID_LENGTH) ?? null;
     const entry = (result: LedgerEntry['result'], effect: ProviderEffect | null) =>
-      this.ledger.push({ arrivedMs: now, key, body, body_digest: digestOf('cs.request-bytes.v1', bytes), run_id, result, effect });
+      this.ledger.push({
+        arrivedMs: now,
+        key,
+        body,
+        body_digest: digestOf('cs.request-bytes.v1', bytes),
+        run_id,
+        result,
+        effect,
+        copy,
+      });
     const known = key === null || !this.keepsKeys ? undefined : this.#keys.get(key);
-    if (known !== undefined && this.kind === 'forgetful' && now >= known.storedMs + this.#retentionMs) this.#keys.delete(key ?? '');
+    if (known !== undefined && this.#forgets && now >= known.storedMs + this.#retentionMs) this.#keys.delete(key ?? '');
     else if (known !== undefined) {
       if (known.body !== body) {
         entry('conflict', null);
@@ -163,7 +208,13 @@ export class Provider {
       case 'reject':
         entry('rejected', null);
         // At the door, before any key is looked at: a later copy of the same request may be taken.
-        return { reply: this.kind === 'eventual' ? reply(400, { code: 'invalid_request' }) : reply(402, { code: 'charge_disputed' }), effect: null };
+        return {
+          reply:
+            this.kind === 'eventual'
+              ? reply(400, { code: 'invalid_request' })
+              : reply(402, { code: 'charge_disputed' }),
+          effect: null,
+        };
       case 'rate_limit':
         entry('rate_limited', null);
         return { reply: reply(429, { code: 'rate_limited' }), effect: null };

@@ -21,6 +21,8 @@ export interface Task {
   readonly faults: readonly string[];
   /** How much more often than other things it goes wrong. */
   readonly risk: number;
+  /** How long it takes, in milliseconds: the database never does two things at one instant. */
+  readonly tookMs: number;
   readonly run: (mode: string) => void;
 }
 
@@ -32,6 +34,7 @@ export interface TaskDraft {
   latestMs?: number;
   faults?: readonly string[];
   risk?: number;
+  tookMs?: number;
   run: (mode: string) => void;
 }
 
@@ -58,6 +61,7 @@ export class Scheduler {
       latestMs: draft.latestMs ?? NEVER,
       faults: draft.faults ?? [],
       risk: draft.risk ?? 1,
+      tookMs: draft.tookMs ?? 0,
       run: draft.run,
     };
     this.tasks.push(task);
@@ -88,7 +92,8 @@ export class Scheduler {
   nextDueMs(): number {
     let next = NEVER;
     for (const task of this.tasks)
-      if (task.earliestMs > this.nowMs && task.earliestMs < next && (task.owner === null || task.owner.runs)) next = task.earliestMs;
+      if (task.earliestMs > this.nowMs && task.earliestMs < next && (task.owner === null || task.owner.runs))
+        next = task.earliestMs;
     return next;
   }
 }

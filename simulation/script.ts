@@ -1,7 +1,7 @@
-import type { MemoryRun } from './memory-store.ts';
+import type { MemoryRun } from './memory-run.ts';
 import type { ProcessLife } from './process-life.ts';
-import { type Shape, Simulation, type SimulationOptions, type SimulationResult } from './simulation.ts';
 import type { Task } from './scheduler.ts';
+import { type Shape, Simulation, type SimulationOptions, type SimulationResult } from './simulation.ts';
 
 const STEPS_MAX = 3_000;
 
@@ -10,9 +10,20 @@ export class Script {
   readonly simulation: Simulation;
 
   constructor(options: Omit<SimulationOptions, 'seed' | 'wild'>) {
-    const shape: Partial<Shape> = { runs: 1, sharedResource: false, approvalLifeMs: null, executors: 2, ...options.shape };
+    const shape: Partial<Shape> = {
+      runs: 1,
+      sharedResource: false,
+      approvalLifeMs: null,
+      executors: 2,
+      ...options.shape,
+    };
     const amount = options.provider === 'eventual' ? 900 : 4_200;
-    this.simulation = new Simulation({ seed: 1, wild: new Set(), ...options, shape: { amountMinor: amount, ...shape } });
+    this.simulation = new Simulation({
+      seed: 1,
+      wild: new Set(),
+      ...options,
+      shape: { amountMinor: amount, ...shape },
+    });
   }
 
   get world() {
@@ -46,23 +57,21 @@ export class Script {
   /** Lets one thing happen that is under way, out of order or wrongly. */
   async happens(name: RegExp, mode = 'go'): Promise<void> {
     this.simulation.runTask(this.task(name), mode);
-    await this.settle();
+    await this.simulation.drain();
   }
 
   task(name: RegExp): Task {
     const task = this.world.scheduler.tasks.find((item) => name.test(item.name));
-    if (task === undefined) throw new Error(`nothing under way is ${name}:\n${this.world.scheduler.tasks.map((item) => item.name).join('\n')}`);
+    if (task === undefined)
+      throw new Error(
+        `nothing under way is ${name}:\n${this.world.scheduler.tasks.map((item) => item.name).join('\n')}`,
+      );
     return task;
   }
 
   /** It never happens. */
   drop(name: RegExp): void {
     this.world.scheduler.remove(this.task(name));
-  }
-
-  async settle(): Promise<void> {
-    await this.simulation.pass(0);
-    await new Promise((resolve) => setImmediate(resolve));
   }
 
   hold(...names: RegExp[]): void {
@@ -96,13 +105,14 @@ export class Script {
     await this.happens(/^olga decides/, mode);
   }
 
-  /** Heals, and lets every run come to rest. */
-  async rest(audits = false): Promise<SimulationResult> {
+  /** Heals, and lets every run come to rest. `judged`: by the history checker too. */
+  async rest({ audits = false, judged = true } = {}): Promise<SimulationResult> {
     this.release();
     if (this.simulation.violation === null) {
       this.simulation.heal();
       await this.simulation.live();
       if (audits && this.simulation.violation === null) await this.simulation.audit();
+      if (judged) this.simulation.checkHistory(audits);
     }
     return this.simulation.result();
   }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type RunId, type Stage, type State, type StoredEvent } from '@counterstamp/manifest-core';
+import type { RunId, Stage, State, StoredEvent } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
 import { createStageLoop, type Judge } from '@counterstamp/stage-runtime';
 import { z } from 'zod';
@@ -9,6 +9,7 @@ import { reconcilerStages } from '../services/reconciler/src/stages.ts';
 import { sweepOnce } from '../services/reconciler/src/sweeper.ts';
 import { verifierStages } from '../services/verifier/src/stages.ts';
 import { Dice } from './dice.ts';
+import { judge } from './history.ts';
 import {
   checkCommit,
   checkEffect,
@@ -21,7 +22,7 @@ import {
   rests,
   type Violation,
 } from './invariants.ts';
-import type { MemoryRun } from './memory-store.ts';
+import type { MemoryRun } from './memory-run.ts';
 import { People } from './people.ts';
 import { type Ports, portsOf } from './ports.ts';
 import { Killed, ProcessLife, type WorkerService } from './process-life.ts';
@@ -60,7 +61,9 @@ export interface Shape {
   approvalLifeMs: number | null;
   executors: number;
   /** Up to where everything goes in order before the seed begins to decide. */
-  begin: 'request' | 'approval' | 'approved';
+  begin: 'request' | 'approval' | 'approved' | 'dispatched';
+  /** Whether what is stopped stays so until others have gone on without it. */
+  longStops: boolean;
   /** How readily time goes on, beside everything else that could happen. */
   haste: number;
   /** Steps of the first phase. */
@@ -89,6 +92,8 @@ export interface SimulationResult {
   virtualMs: number;
 }
 
+/** Where in a trace the part in order ends. */
+export const SEED_DECIDES = '— the seed decides —';
 /** After healing, a run rests within so much virtual time: every wait of the protocol ends far below it, the run's own deadline (10 min) does not count. */
 const LIVE_MS = 5 * 60_000;
 const LIVE_STEPS = 6_000;
@@ -105,6 +110,8 @@ const SERVICE_OF: Readonly<Record<Stage, WorkerService>> = {
 /** Every kind of fault; a world knows some of them. */
 const FAULTS = [
   'kill',
+  'database',
+  'queue',
   'pause',
   'wipe',
   'lease',
@@ -223,7 +230,11 @@ export class Simulation {
     if (service === 'executor') world.store.takeLease(life.instance_id);
     const { store, queue, clock, failpoint, log, metrics } = ports;
     const judges = judgesOf(service, ports, world);
-    this.#workers.push({ life, ports, work: createStageLoop({ store, queue, clock, failpoint, log, metrics, judges }) });
+    this.#workers.push({
+      life,
+      ports,
+      work: createStageLoop({ store, queue, clock, failpoint, log, metrics, judges }),
+    });
     return life;
   }
 
@@ -235,7 +246,10 @@ export class Simulation {
 
   #gone(life: ProcessLife, leaseFreeInMs: number): void {
     const { store, scheduler } = this.world;
-    if (leaseFreeInMs === 0) return store.dropLease(life.instance_id);
+    if (leaseFreeInMs === 0) {
+      store.dropLease(life.instance_id);
+      return;
+    }
     scheduler.add({
       name: `the session of ${life.name} is noticed to be gone`,
       latestMs: scheduler.nowMs + leaseFreeInMs,
@@ -281,17 +295,17 @@ export class Simulation {
     );
   }
 
-  #sweep(worker: Worker): void {
-    const { life, ports } = worker;
+  async #sweep({ life, ports }: Worker): Promise<void> {
     life.sweeping = true;
     life.lastSweepMs = this.world.scheduler.nowMs;
-    const done = () => {
+    try {
+      await sweepOnce(ports);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) && !(error instanceof Killed))
+        ports.log.error({ err: error }, 'the sweep failed');
+    } finally {
       life.sweeping = false;
-    };
-    sweepOnce(ports).then(done, (error: unknown) => {
-      done();
-      if (!(error instanceof StoreUnavailable) && !(error instanceof Killed)) ports.log.error({ err: error }, 'the sweep failed');
-    });
+    }
   }
 
   // ------------------------------------------------------------------------------------------------------------ invariants
@@ -299,7 +313,9 @@ export class Simulation {
   #committed(run: MemoryRun, event: StoredEvent): void {
     const { world } = this;
     world.counts.commits += 1;
-    world.note(`· ${world.nameOf(run.made.run_id)} revision ${event.revision}: ${event.from ?? 'new'} → ${event.to} (${event.trigger}) by ${event.actor}`);
+    world.note(
+      `· ${world.nameOf(run.made.run_id)} revision ${event.revision}: ${event.from ?? 'new'} → ${event.to} (${event.trigger}) by ${event.actor}`,
+    );
     this.#guard(() => checkCommit(world.store, world.provider, run, event, world.scheduler.nowMs));
   }
 
@@ -332,7 +348,7 @@ export class Simulation {
   // ------------------------------------------------------------------------------------------------------------ steps
 
   /** Lets everything that was resolved run to its next port; then the world stands still again. */
-  async #drain(): Promise<void> {
+  async drain(): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
     this.#checkAll();
   }
@@ -344,13 +360,20 @@ export class Simulation {
     world.wild = wild;
     world.counts.steps += 1;
     const happened = wild ? this.#wildStep() : this.#calmStep();
-    await this.#drain();
+    await this.drain();
     return happened;
   }
 
   /** Runs a task; `mode` other than go is one of its faults. */
   runTask(task: Task, mode = 'go'): void {
     const { scheduler } = this.world;
+    const doneMs = scheduler.nowMs + task.tookMs;
+    const forced = task.tookMs === 0 ? undefined : scheduler.forcedBefore(doneMs);
+    if (forced !== undefined && forced !== task) {
+      this.#advance(doneMs);
+      return;
+    }
+    scheduler.nowMs = doneMs;
     scheduler.remove(task);
     this.world.note(mode === 'go' ? task.name : `${task.name} [${mode}]`);
     task.run(mode);
@@ -359,12 +382,15 @@ export class Simulation {
   /** What happens next when nothing goes wrong: everything in the order in which it was asked for. */
   nextCalm(): { name: string; run: () => void } | undefined {
     const { scheduler, queue } = this.world;
-    const task = scheduler.tasks.find((item) => scheduler.isReady(item) && !this.held.some((pattern) => pattern.test(item.name)));
+    const task = scheduler.tasks.find(
+      (item) => scheduler.isReady(item) && !this.held.some((pattern) => pattern.test(item.name)),
+    );
     if (task !== undefined) return { name: task.name, run: () => this.runTask(task) };
     for (const [index, message] of queue.entries()) {
       if (this.#beginning && message.stage === 'execute') continue;
       const worker = this.#freeWorkers(message.stage)[0];
-      if (worker !== undefined) return { name: `${worker.life.name} takes ${message.stage}`, run: () => this.#take(index, worker) };
+      if (worker !== undefined)
+        return { name: `${worker.life.name} takes ${message.stage}`, run: () => this.#take(index, worker) };
     }
     const sweeper = this.#freeSweepers()[0];
     if (sweeper !== undefined) return { name: `${sweeper.life.name} sweeps`, run: () => this.#startSweep(sweeper) };
@@ -389,7 +415,7 @@ export class Simulation {
 
   #startSweep(worker: Worker): void {
     this.world.note(`${worker.life.name} sweeps`);
-    this.#sweep(worker);
+    void this.#sweep(worker);
   }
 
   #do(deed: { name: string; run: () => void }): void {
@@ -399,7 +425,9 @@ export class Simulation {
 
   #freeWorkers(stage: Stage): Worker[] {
     const service = SERVICE_OF[stage];
-    return this.#workers.filter(({ life }) => life.service === service && life.runs && life.blockedBy === null && life.jobs < CONCURRENCY);
+    return this.#workers.filter(
+      ({ life }) => life.service === service && life.runs && life.blockedBy === null && life.jobs < CONCURRENCY,
+    );
   }
 
   #freeSweepers(): Worker[] {
@@ -407,7 +435,10 @@ export class Simulation {
     if (!this.#sweeps || !store.anyDue(DURATIONS.lease_loss_ms)) return [];
     return this.#workers.filter(
       ({ life }) =>
-        life.service === 'reconciler' && life.runs && !life.sweeping && scheduler.nowMs >= life.lastSweepMs + DURATIONS.sweep_interval_ms,
+        life.service === 'reconciler' &&
+        life.runs &&
+        !life.sweeping &&
+        scheduler.nowMs >= life.lastSweepMs + DURATIONS.sweep_interval_ms,
     );
   }
 
@@ -418,7 +449,10 @@ export class Simulation {
     if (!this.#sweeps) return next;
     for (const { life } of this.#workers) {
       if (life.service !== 'reconciler' || !life.runs || life.sweeping) continue;
-      const dueMs = Math.max(store.nextWakeMs(DURATIONS.lease_loss_ms), store.anyDue(DURATIONS.lease_loss_ms) ? scheduler.nowMs : 0);
+      const dueMs = Math.max(
+        store.nextWakeMs(DURATIONS.lease_loss_ms),
+        store.anyDue(DURATIONS.lease_loss_ms) ? scheduler.nowMs : 0,
+      );
       next = Math.min(next, Math.max(dueMs, life.lastSweepMs + DURATIONS.sweep_interval_ms));
     }
     return next;
@@ -444,13 +478,17 @@ export class Simulation {
     const untilMs = this.world.scheduler.nowMs + ms;
     while (this.world.scheduler.nowMs < untilMs) {
       this.#advance(untilMs);
-      await this.#drain();
+      await this.drain();
     }
   }
 
   #modeOf(task: Task): string {
     const { world, shape } = this;
-    if (!world.wild || task.faults.length === 0 || !world.dice.chance(Math.min(0.7, shape.faultRate * task.risk))) return 'go';
+    if (world.databaseAway && task.faults.includes('lost-before'))
+      return world.dice.pick(['lost-before', 'lost-after']);
+    if (world.queueAway && task.faults.includes('dropped')) return 'dropped';
+    if (!world.wild || task.faults.length === 0 || !world.dice.chance(Math.min(0.7, shape.faultRate * task.risk)))
+      return 'go';
     const mode = world.dice.pick(task.faults);
     return shape.faults.has(mode) ? mode : 'go';
   }
@@ -477,7 +515,8 @@ export class Simulation {
     const { scheduler, queue, dice, store } = world;
     const options: Option[] = [];
     const add = (name: string, weight: number, run: () => void) => options.push({ name, weight, run });
-    for (const task of scheduler.tasks) if (scheduler.isReady(task)) add(task.name, 10, () => this.runTask(task, this.#modeOf(task)));
+    for (const task of scheduler.tasks)
+      if (scheduler.isReady(task)) add(task.name, 10, () => this.runTask(task, this.#modeOf(task)));
     for (const [index, message] of queue.entries()) {
       const free = this.#freeWorkers(message.stage);
       if (free.length > 0) add(message.stage, 6, () => this.#take(index, dice.pick(free)));
@@ -531,7 +570,7 @@ export class Simulation {
         this.kill(life, () => dice.chance(0.5), dice.chance(0.7) ? 0 : dice.int(20_000));
       });
     if (life.paused)
-      add('resume', 4, () => {
+      add('resume', shape.longStops ? 0.4 : 4, () => {
         world.note(`${life.name} goes on`);
         this.resume(life);
       });
@@ -575,6 +614,18 @@ export class Simulation {
         about.version += 1;
         world.note(`the source of ${about.request_id} changes`);
       });
+    if (shape.faults.has('database'))
+      add('database', world.databaseAway ? 3 : 0.1, () => {
+        world.databaseAway = !world.databaseAway;
+        world.note(world.databaseAway ? 'the database goes away' : 'the database is back');
+        world.counts.outages += world.databaseAway ? 1 : 0;
+      });
+    if (shape.faults.has('queue'))
+      add('queue', world.queueAway ? 2 : 0.1, () => {
+        world.queueAway = !world.queueAway;
+        world.note(world.queueAway ? 'the queue goes away' : 'the queue is back');
+        world.counts.outages += world.queueAway ? 1 : 0;
+      });
     if (shape.faults.has('lookalike') && provider.kind === 'partial')
       add('lookalike', 0.1, () => {
         world.note('somebody makes an equal effect by hand');
@@ -603,7 +654,8 @@ export class Simulation {
     };
     for (const run of store.runs.values()) {
       if (run.wakeMs !== null) near(run.wakeMs);
-      if (run.state === 'awaiting_approval' && run.approvalExpiresMs !== null) near(run.approvalExpiresMs - dice.pick([0, DURATIONS.epsilon_ms + 1_000]));
+      if (run.state === 'awaiting_approval' && run.approvalExpiresMs !== null)
+        near(run.approvalExpiresMs - dice.pick([0, DURATIONS.epsilon_ms + 1_000]));
       for (const attempt of run.attemptRows) {
         near(attempt.deadlineMs);
         near(attempt.deadlineMs + DURATIONS.sweep_grace_ms);
@@ -625,6 +677,8 @@ export class Simulation {
     const { world } = this;
     world.note('— heal —');
     world.store.setHold('*', null);
+    world.databaseAway = false;
+    world.queueAway = false;
     for (const { life } of this.#workers) {
       if (life.paused) this.resume(life);
       if (!life.alive) {
@@ -633,7 +687,8 @@ export class Simulation {
       } else if (life.service === 'executor') world.store.takeLease(life.instance_id);
     }
     for (const service of ['preflight', 'executor', 'verifier', 'reconciler'] as const)
-      while (this.#workers.filter(({ life }) => life.service === service && life.alive).length < this.#wanted[service]) this.start(service);
+      while (this.#workers.filter(({ life }) => life.service === service && life.alive).length < this.#wanted[service])
+        this.start(service);
   }
 
   /** Goes on in order until every run rests, then checks LIVE. */
@@ -671,7 +726,14 @@ export class Simulation {
   async #begin(): Promise<void> {
     const { begin } = this.shape;
     if (begin === 'request') return;
-    const there = (run: MemoryRun) => rests(run) || (run.state === 'awaiting_approval' && (begin === 'approval' || run.decisions_sufficient));
+    if (begin === 'dispatched') {
+      const sent = () =>
+        /← dispatch/.test(this.nextCalm()?.name ?? '') || [...this.world.store.runs.values()].every(rests);
+      while (!sent() && (await this.step(false)));
+      return;
+    }
+    const there = (run: MemoryRun) =>
+      rests(run) || (run.state === 'awaiting_approval' && (begin === 'approval' || run.decisions_sufficient));
     this.#beginning = true;
     while ([...this.world.store.runs.values()].some((run) => !there(run)) && (await this.step(false)));
     this.#beginning = false;
@@ -681,6 +743,7 @@ export class Simulation {
   async run(): Promise<SimulationResult> {
     const { wild } = this.#options;
     await this.#begin();
+    this.world.note(SEED_DECIDES);
     for (let k = 0; k < this.shape.wildSteps && this.#violation === null; k++) {
       const decides = wild === undefined || wild.has(k);
       if (decides) this.#wildSteps += 1;
@@ -690,8 +753,16 @@ export class Simulation {
       this.heal();
       await this.live();
       if (this.shape.audits && this.#violation === null) await this.audit();
+      this.checkHistory(this.shape.audits);
     }
     return this.result();
+  }
+
+  /** What the history checker makes of what was recorded. */
+  checkHistory(healed: boolean): void {
+    if (this.#violation !== null) return;
+    const detail = judge(this.world, healed);
+    if (detail !== null) this.#violation = { invariant: 'HISTORY', detail };
   }
 
   result(): SimulationResult {
@@ -726,7 +797,8 @@ function drawShape(dice: Dice, kind: ProviderKind): Shape {
     amountMinor: kind === 'eventual' ? (twoPeople ? 20_000 : 900) : twoPeople ? 60_000 : 4_200,
     approvalLifeMs: dice.chance(0.12) ? 8_000 : null,
     executors: dice.pick([2, 2, 3]),
-    begin: dice.pick(['request', 'approval', 'approved', 'approved']),
+    begin: dice.pick(['request', 'approval', 'approved', 'approved', 'dispatched', 'dispatched']),
+    longStops: dice.chance(0.4),
     haste: dice.pick([0.3, 1, 3]),
     wildSteps: 120 + dice.int(260),
     faultRate: rate,
@@ -743,11 +815,20 @@ function judgesOf(service: WorkerService, ports: Ports, world: World): Partial<R
     case 'preflight':
       return preflightStages({ systems, ids, durations, limits });
     case 'executor':
-      return executorStages(systems, { store, open, clock, ids, failpoint, durations, log, metrics, development: true });
+      return executorStages(systems, {
+        store,
+        open,
+        clock,
+        ids,
+        failpoint,
+        durations,
+        log,
+        metrics,
+        development: true,
+      });
     case 'verifier':
       return verifierStages(systems, { durations, limits, failpoint });
     case 'reconciler':
       return reconcilerStages(systems, { store, durations, limits, failpoint });
   }
 }
-

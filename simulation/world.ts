@@ -1,7 +1,17 @@
-import { type Durations, type FailpointName, type Ids, ID_PREFIXES, LIMITS, type Limits, PROFILES, type RunId, type Stage } from '@counterstamp/manifest-core';
+import {
+  type Durations,
+  type FailpointName,
+  ID_PREFIXES,
+  type Ids,
+  LIMITS,
+  type Limits,
+  PROFILES,
+  type RunId,
+  type Stage,
+} from '@counterstamp/manifest-core';
 import { Dice } from './dice.ts';
+import { type CommitListener, MemoryStore, type StoreRule } from './memory-store.ts';
 import type { ProcessLife } from './process-life.ts';
-import { MemoryStore, type CommitListener, type StoreRule } from './memory-store.ts';
 import { Provider, type ProviderKind } from './provider.ts';
 import type { PortRule } from './rules.ts';
 import { Scheduler, type Task } from './scheduler.ts';
@@ -32,6 +42,7 @@ export const COUNTED = [
   'hints_dropped',
   'hints_doubled',
   'queue_wipes',
+  'outages',
   'ambiguous_commits',
   'calls_lost',
   'answers_lost',
@@ -69,6 +80,10 @@ export class World {
   readonly faults: string[] = [];
   /** The dice of the present step. */
   dice: Dice = new Dice(0, 0);
+  /** While the database answers nobody: each call is lost, on its way there or on its way back. */
+  databaseAway = false;
+  /** While the queue takes no hint. */
+  queueAway = false;
   /** Whether anything may go wrong at present. */
   wild = false;
   #messages = 0;
@@ -95,6 +110,12 @@ export class World {
       id: (kind) => `${ID_PREFIXES[kind]}_${tag}-0000-7000-8000-${draw()}`,
       salt: () => `${tag}${tag}0000${draw()}`,
     };
+  }
+
+  /** An instant up to `withinMs` from now, where things are slow; most of them are not. */
+  sometimesLater(probability: number, withinMs: number): number {
+    const { nowMs } = this.scheduler;
+    return this.wild && this.dice.chance(probability) ? nowMs + this.dice.int(withinMs) : nowMs;
   }
 
   lacks(rule: PortRule): boolean {

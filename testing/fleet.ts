@@ -126,10 +126,14 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     processes.push(started);
     let text = '';
     started.port = await new Promise<number>((resolve, reject) => {
+      let isReady = false;
       const onData = (data: Buffer) => {
         file.write(data);
+        // Kept and searched until it is ready only: a long life says a lot.
+        if (isReady) return;
         text += data.toString('utf8');
         const ready = /"port":(\d+).*"message":"ready for work"/.exec(text);
+        isReady = ready !== null;
         if (ready !== null) resolve(Number(ready[1]));
       };
       child.stdout?.on('data', onData);

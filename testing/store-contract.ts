@@ -32,7 +32,10 @@ export interface StoreUnderTest {
   /** Workers' ports; the instances are `ins_preflight`, `ins_executor`, `ins_verifier` and `ins_reconciler`. */
   stores: Record<Exclude<Service, 'api'>, Store>;
   executorOf(instance_id: string): Store;
-  api: Pick<ApiStore, 'createRun' | 'load' | 'events' | 'commit' | 'decide' | 'setHold' | 'verdict' | 'support' | 'fence'>;
+  api: Pick<
+    ApiStore,
+    'createRun' | 'load' | 'events' | 'commit' | 'decide' | 'setHold' | 'verdict' | 'support' | 'fence'
+  >;
   principal(role: Role, name?: string): Promise<Principal>;
   /** Takes away what makes an approver eligible. */
   revoke(who: Principal): Promise<void>;
@@ -54,7 +57,13 @@ const RETENTION_MS = 60_000;
 const RESERVE_MS = 3_700;
 const Z_MS = 500;
 const LEASE_LOSS_MS = 1_000;
-const CLAIM = { limit: 100, rehint_min_ms: 3_000, rehint_max_ms: 12_000, sweep_grace_ms: G_MS, lease_loss_ms: LEASE_LOSS_MS };
+const CLAIM = {
+  limit: 100,
+  rehint_min_ms: 3_000,
+  rehint_max_ms: 12_000,
+  sweep_grace_ms: G_MS,
+  lease_loss_ms: LEASE_LOSS_MS,
+};
 const KEY: NonNullable<DispatchCommit['retry']> = { retention_ms: RETENTION_MS, reserve_ms: RESERVE_MS };
 const STOP = stopReason('external_result_uncertain');
 const CODE = (code: string) => expect.objectContaining({ code });
@@ -63,8 +72,8 @@ const CODE = (code: string) => expect.objectContaining({ code });
  * What the protocol asks of a store, rule by rule. Postgres and the simulation's memory both pass it, so that what the simulation finds about
  * one holds for the other.
  */
-export function describeStore(name: string, start: () => Promise<StoreUnderTest>): void {
-  describe(name, () => {
+export function describeStore(where: string, start: () => Promise<StoreUnderTest>): void {
+  describe(`the store ${where}`, () => {
     let subject: StoreUnderTest;
     let requester: Principal;
     let ada: Principal;
@@ -94,7 +103,12 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       if (outcome.kind !== 'created') throw new Error(`not created: ${outcome.kind}`);
       return outcome.row;
     };
-    const commitOf = (row: HotRow, on: Trigger, facts: CommitFacts = {}, wake_in_ms: number | null = 3_000): StageCommit => ({
+    const commitOf = (
+      row: HotRow,
+      on: Trigger,
+      facts: CommitFacts = {},
+      wake_in_ms: number | null = 3_000,
+    ): StageCommit => ({
       run_id: row.run_id,
       expected: row.revision,
       from: row.state,
@@ -115,7 +129,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       return outcome.row;
     };
     const toPreflight = async (change?: Partial<NewRun>): Promise<HotRow> =>
-      move('preflight', await create(change), 'request_loaded', { evidence: [evidenceDraft('request_record', { status: 'open' })] });
+      move('preflight', await create(change), 'request_loaded', {
+        evidence: [evidenceDraft('request_record', { status: 'open' })],
+      });
     const toProposed = async (change?: Partial<NewRun>): Promise<HotRow> => {
       let row = await move('preflight', await toPreflight(change), 'checks_passed');
       const evidence = [evidenceDraft('order_record', { refundable: 4200 })];
@@ -127,14 +143,26 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       const row = await toProposed(change);
       return await move('preflight', row, 'action_fixed', fixedAction(row, await nowMs(row.run_id), wanted));
     };
-    const decide = async (row: HotRow, who = ada, decision: 'approve' | 'reject' = 'approve', change: JsonObject = {}) => {
+    const decide = async (
+      row: HotRow,
+      who = ada,
+      decision: 'approve' | 'reject' = 'approve',
+      change: JsonObject = {},
+    ) => {
       const { approval } = await load(row.run_id);
       if (approval === null) throw new Error('nothing to decide');
       const { approval_id, approval_digest, action_digest, action_revision } = approval;
       const shown = { approval_id, approval_digest, action_digest, action_revision, ...change };
       return await subject.api.decide(
         who,
-        { run_id: row.run_id, decision_id: testIds.id('decision'), decision, method: 'dev_key', reason: null, ...shown },
+        {
+          run_id: row.run_id,
+          decision_id: testIds.id('decision'),
+          decision,
+          method: 'dev_key',
+          reason: null,
+          ...shown,
+        },
         3_000,
       );
     };
@@ -164,8 +192,11 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         ...change,
       };
     };
-    const dispatch = async (row: HotRow, change: Partial<DispatchCommit> = {}, by: Store = subject.stores.executor): Promise<DispatchOutcome> =>
-      by.commitDispatch(await dispatchOf(row, change));
+    const dispatch = async (
+      row: HotRow,
+      change: Partial<DispatchCommit> = {},
+      by: Store = subject.stores.executor,
+    ): Promise<DispatchOutcome> => by.commitDispatch(await dispatchOf(row, change));
     const dispatched = async (row: HotRow, change: Partial<DispatchCommit> = {}, by?: Store): Promise<HotRow> => {
       const outcome = await dispatch(row, change, by);
       if (outcome.kind !== 'committed') throw new Error(`not dispatched: ${JSON.stringify(outcome)}`);
@@ -173,27 +204,39 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
     };
     const toExecuting = async (change?: Partial<NewRun>, wanted?: Wanted, by?: Store): Promise<HotRow> =>
       dispatched(await toApproved(change, wanted), {}, by);
-    const openAttempt = async (row: HotRow): Promise<string> => (await load(row.run_id)).attempts.at(-1)?.attempt_id ?? '';
+    const openAttempt = async (row: HotRow): Promise<string> =>
+      (await load(row.run_id)).attempts.at(-1)?.attempt_id ?? '';
     const outcomeOf = async (
       row: HotRow,
       status: AttemptOutcomeDraft['status'],
       response: JsonObject = { class: status },
       provider_ref: string | null = null,
-    ): Promise<CommitFacts> => ({ attempt_outcome: { attempt_id: await openAttempt(row), status, provider_ref, response } });
+    ): Promise<CommitFacts> => ({
+      attempt_outcome: { attempt_id: await openAttempt(row), status, provider_ref, response },
+    });
     const toUncertain = async (row?: HotRow, response?: JsonObject): Promise<HotRow> => {
       const executing = row ?? (await toExecuting());
-      return await move('executor', executing, 'outcome_uncertain', { ...(await outcomeOf(executing, 'uncertain', response)), stop_reason: STOP });
+      return await move('executor', executing, 'outcome_uncertain', {
+        ...(await outcomeOf(executing, 'uncertain', response)),
+        stop_reason: STOP,
+      });
     };
     const toNotSent = async (row?: HotRow): Promise<HotRow> => {
       const executing = row ?? (await toExecuting());
-      return await move('executor', executing, 'nothing_sent', { ...(await outcomeOf(executing, 'not_sent')), stop_reason: STOP });
+      return await move('executor', executing, 'nothing_sent', {
+        ...(await outcomeOf(executing, 'not_sent')),
+        stop_reason: STOP,
+      });
     };
     const toSettled = async (): Promise<HotRow> => {
       const row = await toUncertain();
       await subject.advanceMs(D_MS + SETTLE_MS);
       return row;
     };
-    const grounds = async (row: HotRow, change: Partial<RetryGrounds> = {}): Promise<CommitFacts['retry_grounds'] & RetryGrounds> => ({
+    const grounds = async (
+      row: HotRow,
+      change: Partial<RetryGrounds> = {},
+    ): Promise<CommitFacts['retry_grounds'] & RetryGrounds> => ({
       observed_at: (await subject.stores.reconciler.load(row.run_id))?.now ?? null,
       settle_ms: SETTLE_MS,
       retention_ms: RETENTION_MS,
@@ -208,7 +251,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         commitOf(row, 'retry_recorded', { observation: absent, retry_grounds: await grounds(row, change) }),
       );
     const recordResend = async (row: HotRow, change: Partial<RetryGrounds> = {}) =>
-      subject.stores.reconciler.commitStage(commitOf(row, 'resend_recorded', { retry_grounds: await grounds(row, { observed_at: null, ...change }) }));
+      subject.stores.reconciler.commitStage(
+        commitOf(row, 'resend_recorded', { retry_grounds: await grounds(row, { observed_at: null, ...change }) }),
+      );
     const toRetry = async (): Promise<HotRow> => {
       const outcome = await recordRetry(await toSettled());
       if (outcome.kind !== 'committed') throw new Error('the retry lost its swap');
@@ -216,7 +261,12 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
     };
     const parked = async (row: HotRow, code = 'effect_not_found' as const): Promise<HotRow> =>
       move('reconciler', row, 'parked', { stop_reason: stopReason(code), parked_reason: code }, null);
-    const say = async (row: HotRow, verdict: VerdictCommit['verdict'], change: Partial<VerdictCommit> = {}, who = olga) =>
+    const say = async (
+      row: HotRow,
+      verdict: VerdictCommit['verdict'],
+      change: Partial<VerdictCommit> = {},
+      who = olga,
+    ) =>
       subject.api.verdict(who, {
         run_id: row.run_id,
         expected: row.revision,
@@ -228,13 +278,25 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         effect_digest: null,
         settle_ms: SETTLE_MS,
         pause_ms: Z_MS,
-        stop_reason: verdict === 'did_not_land' ? stopReason('person_absent') : verdict === 'landed_differently' ? stopReason('settled_with_difference') : null,
+        stop_reason:
+          verdict === 'did_not_land'
+            ? stopReason('person_absent')
+            : verdict === 'landed_differently'
+              ? stopReason('settled_with_difference')
+              : null,
         wake_in_ms: 3_000,
         ...change,
       });
     const evidence = async (row: HotRow, applied = true, provider_ref: string | null = 're_1') =>
-      subject.stores.executor.appendEvidence({ run_id: row.run_id, attempt_id: await openAttempt(row), applied, provider_ref, body: { class: 'applied' } });
-    const claim = async (row: HotRow) => (await subject.stores.reconciler.claimDue(CLAIM)).due.find((item) => item.row.run_id === row.run_id);
+      subject.stores.executor.appendEvidence({
+        run_id: row.run_id,
+        attempt_id: await openAttempt(row),
+        applied,
+        provider_ref,
+        body: { class: 'applied' },
+      });
+    const claim = async (row: HotRow) =>
+      (await subject.stores.reconciler.claimDue(CLAIM)).due.find((item) => item.row.run_id === row.run_id);
     const events = async (row: HotRow) => (await subject.api.events('shop_north', row.run_id)) ?? [];
     /** Nothing of a refused or lost commit may be left. */
     const unchanged = async <T>(row: HotRow, work: () => Promise<T>): Promise<void> => {
@@ -249,9 +311,13 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
     describe('a swap', () => {
       test('moves the run on by one revision and one event', async () => {
         const row = await create();
-        const after = await move('preflight', row, 'request_loaded', { evidence: [evidenceDraft('request_record', {})] });
+        const after = await move('preflight', row, 'request_loaded', {
+          evidence: [evidenceDraft('request_record', {})],
+        });
         expect(after).toMatchObject({ state: 'preflight', revision: row.revision + 1 });
-        expect((await events(row)).map(({ revision, from, to, trigger, actor }) => [revision, from, to, trigger, actor])).toEqual([
+        expect(
+          (await events(row)).map(({ revision, from, to, trigger, actor }) => [revision, from, to, trigger, actor]),
+        ).toEqual([
           [1, null, 'queued', 'request_accepted', `principal/${requester.principal_id}`],
           [2, 'queued', 'preflight', 'request_loaded', 'preflight/ins_preflight'],
         ]);
@@ -265,13 +331,17 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       ])('on %s is lost and changes nothing', async (_, change) => {
         const row = await toPreflight();
         await unchanged(row, async () =>
-          expect(await subject.stores.preflight.commitStage({ ...commitOf(row, 'checks_passed'), ...change })).toEqual({ kind: 'stale_revision' }),
+          expect(await subject.stores.preflight.commitStage({ ...commitOf(row, 'checks_passed'), ...change })).toEqual({
+            kind: 'stale_revision',
+          }),
         );
       });
 
       test('is won by one of two that ask for the same', async () => {
         const row = await toPreflight();
-        const both = await Promise.all([1, 2].map(() => subject.stores.preflight.commitStage(commitOf(row, 'checks_passed'))));
+        const both = await Promise.all(
+          [1, 2].map(() => subject.stores.preflight.commitStage(commitOf(row, 'checks_passed'))),
+        );
         expect(both.map((outcome) => outcome.kind).sort()).toEqual(['committed', 'stale_revision']);
         expect(await load(row.run_id)).toMatchObject({ revision: row.revision + 1 });
       });
@@ -294,16 +364,22 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       test('that is in no row of the table is refused, with everything that came with it', async () => {
         const row = await toPreflight();
         await unchanged(row, () =>
-          expect(subject.stores.verifier.commitStage({ ...commitOf(row, 'effect_verified'), to: 'completed' })).rejects.toEqual(CODE('CS001')),
+          expect(
+            subject.stores.verifier.commitStage({ ...commitOf(row, 'effect_verified'), to: 'completed' }),
+          ).rejects.toEqual(CODE('CS001')),
         );
         await unchanged(row, () =>
-          expect(subject.stores.preflight.commitStage({ ...commitOf(row, 'checks_passed'), to: 'completed' })).rejects.toEqual(CODE('CS001')),
+          expect(
+            subject.stores.preflight.commitStage({ ...commitOf(row, 'checks_passed'), to: 'completed' }),
+          ).rejects.toEqual(CODE('CS001')),
         );
       });
 
       test('of another service is refused', async () => {
         const row = await toPreflight();
-        await unchanged(row, () => expect(subject.stores.verifier.commitStage(commitOf(row, 'checks_passed'))).rejects.toEqual(CODE('CS001')));
+        await unchanged(row, () =>
+          expect(subject.stores.verifier.commitStage(commitOf(row, 'checks_passed'))).rejects.toEqual(CODE('CS001')),
+        );
       });
 
       test.each<[Trigger, Service]>([
@@ -312,7 +388,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       ])('%s is no stage’s commit: it has a function of its own', async (on, service) => {
         const row = on === 'dispatched' ? await toApproved() : await toUncertain();
         const port = subject.stores[service as 'executor'];
-        await unchanged(row, () => expect(port.commitStage({ ...commitOf(row, on), to: 'executing' })).rejects.toEqual(CODE('CS001')));
+        await unchanged(row, () =>
+          expect(port.commitStage({ ...commitOf(row, on), to: 'executing' })).rejects.toEqual(CODE('CS001')),
+        );
       });
 
       test.each<[string, CommitFacts]>([
@@ -320,50 +398,85 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         ['an action', { action: { canonical: '{}', digest: digestOf('cs.action.v1', '{}') } }],
       ])('may not write %s', async (_, facts) => {
         const row = await toPreflight();
-        await unchanged(row, () => expect(subject.stores.preflight.commitStage(commitOf(row, 'checks_passed', facts))).rejects.toEqual(CODE('CS002')));
+        await unchanged(row, () =>
+          expect(subject.stores.preflight.commitStage(commitOf(row, 'checks_passed', facts))).rejects.toEqual(
+            CODE('CS002'),
+          ),
+        );
       });
 
       test('must write what it requires', async () => {
         const row = await create();
-        await unchanged(row, () => expect(subject.stores.preflight.commitStage(commitOf(row, 'request_loaded'))).rejects.toEqual(CODE('CS002')));
+        await unchanged(row, () =>
+          expect(subject.stores.preflight.commitStage(commitOf(row, 'request_loaded'))).rejects.toEqual(CODE('CS002')),
+        );
       });
 
       test('carries its own outcome and no other', async () => {
         const row = await toExecuting();
         const facts = { ...(await outcomeOf(row, 'uncertain')), stop_reason: STOP };
-        await unchanged(row, () => expect(subject.stores.executor.commitStage(commitOf(row, 'nothing_sent', facts))).rejects.toEqual(CODE('CS002')));
+        await unchanged(row, () =>
+          expect(subject.stores.executor.commitStage(commitOf(row, 'nothing_sent', facts))).rejects.toEqual(
+            CODE('CS002'),
+          ),
+        );
       });
 
       test('carries its own observation and no other', async () => {
         const row = await toUncertain();
         const facts: CommitFacts = { observation: { kind: 'absent', provider_ref: null, body: {} } };
-        await unchanged(row, () => expect(subject.stores.reconciler.commitStage(commitOf(row, 'effect_found', facts))).rejects.toEqual(CODE('CS002')));
+        await unchanged(row, () =>
+          expect(subject.stores.reconciler.commitStage(commitOf(row, 'effect_found', facts))).rejects.toEqual(
+            CODE('CS002'),
+          ),
+        );
       });
 
       test('into a stop needs its reason', async () => {
         const row = await create();
-        await unchanged(row, () => expect(subject.api.commit(requester, { ...commitOf(row, 'cancelled', {}, null) })).rejects.toEqual(CODE('CS003')));
+        await unchanged(row, () =>
+          expect(subject.api.commit(requester, { ...commitOf(row, 'cancelled', {}, null) })).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
       });
 
       test('that refuses a proposal of another run leaves nothing', async () => {
         const row = await toProposed();
         const other = (await load((await toProposed()).run_id)).proposals[0]?.proposal_id ?? '';
         const facts: CommitFacts = { proposal_refusal: { proposal_id: other, code: 'x', message: 'x' } };
-        await unchanged(row, () => expect(subject.stores.preflight.commitStage(commitOf(row, 'proposal_refused', facts))).rejects.toEqual(CODE('CS003')));
+        await unchanged(row, () =>
+          expect(subject.stores.preflight.commitStage(commitOf(row, 'proposal_refused', facts))).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
       });
 
       test('that would leave an open run without a wake-up and unparked is refused, observation and all', async () => {
         const row = await toUncertain();
         const facts: CommitFacts = { observation: { kind: 'inconclusive', provider_ref: null, body: {} } };
-        await unchanged(row, () => expect(subject.stores.reconciler.commitStage(commitOf(row, 'look_inconclusive', facts, null))).rejects.toEqual(CODE('23514')));
+        await unchanged(row, () =>
+          expect(
+            subject.stores.reconciler.commitStage(commitOf(row, 'look_inconclusive', facts, null)),
+          ).rejects.toEqual(CODE('23514')),
+        );
       });
 
       test('counts what it counts, and a stop’s reason is cleared on leaving it', async () => {
         let row = await toUncertain();
-        row = await move('reconciler', row, 'look_inconclusive', { observation: { kind: 'inconclusive', provider_ref: null, body: {} } });
+        row = await move('reconciler', row, 'look_inconclusive', {
+          observation: { kind: 'inconclusive', provider_ref: null, body: {} },
+        });
         expect((await load(row.run_id)).counters.look_ups).toBe(1);
-        row = await move('reconciler', row, 'effect_found', { observation: { kind: 'found', provider_ref: 're_1', body: {} } });
-        expect(await load(row.run_id)).toMatchObject({ state: 'verifying', stop_reason: null, parked_reason: null, in_flight_key: null });
+        row = await move('reconciler', row, 'effect_found', {
+          observation: { kind: 'found', provider_ref: 're_1', body: {} },
+        });
+        expect(await load(row.run_id)).toMatchObject({
+          state: 'verifying',
+          stop_reason: null,
+          parked_reason: null,
+          in_flight_key: null,
+        });
       });
 
       test('from a closed state is illegal, but for reopening', async () => {
@@ -382,34 +495,58 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
     describe('an action', () => {
       test.each<[string, (facts: CommitFacts) => CommitFacts]>([
         ['bound to another revision', (facts) => rebound(facts, (bound) => ({ ...bound, action_revision: 2 }))],
-        ['bound to another action', (facts) => rebound(facts, (bound) => ({ ...bound, action_digest: digestOf('cs.action.v1', 'x') }))],
+        [
+          'bound to another action',
+          (facts) => rebound(facts, (bound) => ({ ...bound, action_digest: digestOf('cs.action.v1', 'x') })),
+        ],
         ['of another connector', (facts) => rebound(facts, (bound) => ({ ...bound, connector: 'other' }))],
         ['of another tenant', (facts) => rebound(facts, (bound) => ({ ...bound, tenant_id: 'shop_south' }))],
-        ['that expired already', (facts) => rebound(facts, (bound) => ({ ...bound, expires_at: '2020-01-01T00:00:00.000Z' }))],
+        [
+          'that expired already',
+          (facts) => rebound(facts, (bound) => ({ ...bound, expires_at: '2020-01-01T00:00:00.000Z' })),
+        ],
       ])('%s is not fixed', async (_, change) => {
         const row = await toProposed();
         const facts = change(fixedAction(row, await nowMs(row.run_id)));
-        await unchanged(row, () => expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', facts))).rejects.toEqual(CODE('CS003')));
+        await unchanged(row, () =>
+          expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', facts))).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
       });
 
       test('is asked about no longer than its run lives', async () => {
         const row = await toProposed({ run_life_ms: 5_000 });
         const facts = fixedAction(row, await nowMs(row.run_id), { lifeMs: 5_001 });
-        await unchanged(row, () => expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', facts))).rejects.toEqual(CODE('23514')));
+        await unchanged(row, () =>
+          expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', facts))).rejects.toEqual(
+            CODE('23514'),
+          ),
+        );
       });
 
       test('is asked about no longer than the request permits', async () => {
         const row = await toProposed({ approval_life_ms: 5_000 });
         const tooLong = fixedAction(row, await nowMs(row.run_id), { lifeMs: 5_001 });
-        await expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', tooLong))).rejects.toEqual(CODE('CS003'));
+        await expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', tooLong))).rejects.toEqual(
+          CODE('CS003'),
+        );
         await move('preflight', row, 'action_fixed', fixedAction(row, await nowMs(row.run_id), { lifeMs: 5_000 }));
       });
 
       test('that a new proposal supersedes takes its approval with it', async () => {
         const row = await toApproved();
-        const outcome = await subject.api.commit(requester, commitOf(row, 'proposal_superseded', { proposal: proposal({ ...ACTION, amount_minor: 1 }) }));
+        const outcome = await subject.api.commit(
+          requester,
+          commitOf(row, 'proposal_superseded', { proposal: proposal({ ...ACTION, amount_minor: 1 }) }),
+        );
         expect(outcome).toMatchObject({ kind: 'committed', row: { state: 'collecting', decisions_sufficient: false } });
-        expect(await load(row.run_id)).toMatchObject({ action: null, approval: null, action_revision: null, resource_key: null });
+        expect(await load(row.run_id)).toMatchObject({
+          action: null,
+          approval: null,
+          action_revision: null,
+          resource_key: null,
+        });
       });
     });
 
@@ -417,9 +554,15 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       test('is one revision, and suffices when enough people made it', async () => {
         const row = await toAwaiting({}, { approvals: 2 });
         const first = await decide(row);
-        expect(first).toMatchObject({ result: 'recorded', row: { revision: row.revision + 1, decisions_sufficient: false } });
+        expect(first).toMatchObject({
+          result: 'recorded',
+          row: { revision: row.revision + 1, decisions_sufficient: false },
+        });
         const second = await decide(row, await subject.principal('approver', 'bo'));
-        expect(second).toMatchObject({ result: 'recorded', row: { revision: row.revision + 2, decisions_sufficient: true } });
+        expect(second).toMatchObject({
+          result: 'recorded',
+          row: { revision: row.revision + 2, decisions_sufficient: true },
+        });
         expect(second.decided).toHaveLength(2);
       });
 
@@ -433,7 +576,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('on something else than was asked is refused', async () => {
         const row = await toAwaiting();
-        expect((await decide(row, ada, 'approve', { action_digest: digestOf('cs.action.v1', 'x') })).result).toBe('digest_mismatch');
+        expect((await decide(row, ada, 'approve', { action_digest: digestOf('cs.action.v1', 'x') })).result).toBe(
+          'digest_mismatch',
+        );
         expect((await decide(row, ada, 'approve', { action_revision: 1 })).result).toBe('digest_mismatch');
         expect((await decide(row, ada, 'approve', { approval_id: 'apr_x' })).result).toBe('approval_not_found');
         expect((await decide(row, requester)).result).toBe('not_an_approver');
@@ -441,7 +586,10 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('against it ends the run', async () => {
         const row = await toAwaiting();
-        expect(await decide(row, ada, 'reject')).toMatchObject({ result: 'recorded', row: { state: 'rejected', wake_at: null } });
+        expect(await decide(row, ada, 'reject')).toMatchObject({
+          result: 'recorded',
+          row: { state: 'rejected', wake_at: null },
+        });
         expect((await decide(row, await subject.principal('approver', 'bo'))).result).toBe('already_decided');
       });
 
@@ -457,7 +605,11 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         const row = await toProposed();
         const own = { ...proposal(ACTION), author: author.principal_id, author_kind: 'external' as const };
         let next = await move('preflight', row, 'proposal_refused', {
-          proposal_refusal: { proposal_id: (await load(row.run_id)).proposals[0]?.proposal_id ?? '', code: 'proposal_invalid', message: 'x' },
+          proposal_refusal: {
+            proposal_id: (await load(row.run_id)).proposals[0]?.proposal_id ?? '',
+            code: 'proposal_invalid',
+            message: 'x',
+          },
         });
         next = await move('preflight', next, 'proposal_received', { proposal: own });
         next = await move('preflight', next, 'action_fixed', fixedAction(next, await nowMs(next.run_id)));
@@ -471,10 +623,21 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       test('writes attempt and state in one commit, with the deadline that the clock under the lock gives it', async () => {
         const row = await toApproved();
         const outcome = await dispatch(row);
-        expect(outcome).toMatchObject({ kind: 'committed', attempt_n: 1, budget_ms: D_MS, row: { state: 'executing', revision: row.revision + 1 } });
+        expect(outcome).toMatchObject({
+          kind: 'committed',
+          attempt_n: 1,
+          budget_ms: D_MS,
+          row: { state: 'executing', revision: row.revision + 1 },
+        });
         const manifest = await load(row.run_id);
         const [attempt] = manifest.attempts;
-        expect(attempt).toMatchObject({ n: 1, revision: row.revision + 1, status: 'started', instance_id: 'ins_executor', closed_at: null });
+        expect(attempt).toMatchObject({
+          n: 1,
+          revision: row.revision + 1,
+          status: 'started',
+          instance_id: 'ins_executor',
+          closed_at: null,
+        });
         expect(epochMs(attempt?.call_deadline ?? '') - epochMs(attempt?.started_at ?? '')).toBe(D_MS);
         expect(manifest.in_flight_key).toBe(manifest.resource_key);
         expect(epochMs(manifest.wake_at ?? '')).toBe(epochMs(attempt?.call_deadline ?? '') + G_MS);
@@ -488,7 +651,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('of an older revision, or of a run in another state, is stale', async () => {
         const row = await toApproved();
-        await unchanged(row, async () => expect(await dispatch(row, { expected: row.revision - 1 })).toEqual({ kind: 'stale_revision' }));
+        await unchanged(row, async () =>
+          expect(await dispatch(row, { expected: row.revision - 1 })).toEqual({ kind: 'stale_revision' }),
+        );
         await dispatched(row);
         expect(await dispatch(row)).toEqual({ kind: 'stale_revision' });
         expect(await dispatch({ ...row, revision: row.revision + 1 })).toEqual({ kind: 'stale_revision' });
@@ -576,8 +741,14 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('with a key or a digest that is not that of its action and bytes is a bug', async () => {
         const row = await toApproved();
-        await unchanged(row, () => expect(dispatch(row, { idempotency_key: 'cs-other' })).rejects.toEqual(CODE('CS003')));
-        await unchanged(row, () => expect(dispatch(row, { request_digest: digestOf('cs.request-bytes.v1', 'x') })).rejects.toEqual(CODE('CS003')));
+        await unchanged(row, () =>
+          expect(dispatch(row, { idempotency_key: 'cs-other' })).rejects.toEqual(CODE('CS003')),
+        );
+        await unchanged(row, () =>
+          expect(dispatch(row, { request_digest: digestOf('cs.request-bytes.v1', 'x') })).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
       });
     });
 
@@ -590,13 +761,21 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         const after = await move('executor', row, 'effect_accepted', facts);
         expect(after.state).toBe('verifying');
         expect((await load(row.run_id)).attempts[0]).toMatchObject({ status: 'succeeded', provider_ref: 're_1' });
-        expect(await subject.stores.executor.commitStage(commitOf(row, 'effect_accepted', facts))).toEqual({ kind: 'stale_revision' });
+        expect(await subject.stores.executor.commitStage(commitOf(row, 'effect_accepted', facts))).toEqual({
+          kind: 'stale_revision',
+        });
       });
 
       test('of an attempt that is not open is refused', async () => {
         const row = await toExecuting();
-        const facts: CommitFacts = { attempt_outcome: { attempt_id: 'att_x', status: 'succeeded', provider_ref: null, response: {} } };
-        await unchanged(row, () => expect(subject.stores.executor.commitStage(commitOf(row, 'effect_accepted', facts))).rejects.toEqual(CODE('CS003')));
+        const facts: CommitFacts = {
+          attempt_outcome: { attempt_id: 'att_x', status: 'succeeded', provider_ref: null, response: {} },
+        };
+        await unchanged(row, () =>
+          expect(subject.stores.executor.commitStage(commitOf(row, 'effect_accepted', facts))).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
       });
 
       test('that is a clear rejection ends the run when it is the first', async () => {
@@ -608,13 +787,21 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       test('that is a clear rejection says nothing about an earlier attempt', async () => {
         const row = await dispatched(await toRetry(), { retry: KEY });
         const facts = { ...(await outcomeOf(row, 'rejected')), stop_reason: stopReason('effect_rejected') };
-        await unchanged(row, () => expect(subject.stores.executor.commitStage(commitOf(row, 'effect_rejected', facts))).rejects.toEqual(CODE('CS003')));
+        await unchanged(row, () =>
+          expect(subject.stores.executor.commitStage(commitOf(row, 'effect_rejected', facts))).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
       });
 
       test('not_sent of every attempt may close the run, unless one may have left', async () => {
         const sent = await toUncertain();
         const never = { stop_reason: stopReason('not_sent') };
-        await unchanged(sent, () => expect(subject.stores.reconciler.commitStage(commitOf(sent, 'never_sent', never))).rejects.toEqual(CODE('CS003')));
+        await unchanged(sent, () =>
+          expect(subject.stores.reconciler.commitStage(commitOf(sent, 'never_sent', never))).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
         expect((await move('reconciler', await toNotSent(), 'never_sent', never)).state).toBe('failed');
       });
     });
@@ -628,7 +815,12 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         expect(await evidence(row, false)).toBe('known');
         expect(await evidence(row)).toBe('appended');
         expect(await evidence(row)).toBe('known');
-        expect((await load(row.run_id)).evidence.filter((item) => item.round === 0).map((item) => item.kind).sort()).toEqual(['late_effect', 'late_outcome']);
+        expect(
+          (await load(row.run_id)).evidence
+            .filter((item) => item.round === 0)
+            .map((item) => item.kind)
+            .sort(),
+        ).toEqual(['late_effect', 'late_outcome']);
         expect((await load(row.run_id)).revision).toBe(row.revision);
       });
 
@@ -641,31 +833,54 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       test('of an attempt that nobody made is a bug', async () => {
         const row = await toUncertain();
         await expect(
-          subject.stores.executor.appendEvidence({ run_id: row.run_id, attempt_id: 'att_x', applied: true, provider_ref: null, body: {} }),
+          subject.stores.executor.appendEvidence({
+            run_id: row.run_id,
+            attempt_id: 'att_x',
+            applied: true,
+            provider_ref: null,
+            body: {},
+          }),
         ).rejects.toEqual(CODE('CS003'));
       });
 
       test('of an effect reopens a run that failed, and parks it', async () => {
         const row = await toUncertain();
         await subject.advanceMs(D_MS + SETTLE_MS);
-        await subject.api.support(otto, { run_id: row.run_id, expected: row.revision, kind: 'waive_fencing', effect_digest: null, reason: 'x' });
+        await subject.api.support(otto, {
+          run_id: row.run_id,
+          expected: row.revision,
+          kind: 'waive_fencing',
+          effect_digest: null,
+          reason: 'x',
+        });
         expect((await say(row, 'did_not_land')).result).toBe('recorded');
         expect(await evidence(row, false)).toBe('appended');
         expect((await load(row.run_id)).state).toBe('failed');
         expect(await evidence(row)).toBe('reopened');
-        expect(await load(row.run_id)).toMatchObject({ state: 'needs_reconciliation', parked_reason: 'late_effect_found', wake_at: null });
+        expect(await load(row.run_id)).toMatchObject({
+          state: 'needs_reconciliation',
+          parked_reason: 'late_effect_found',
+          wake_at: null,
+        });
       });
 
       test('of an effect is shown to the person who has the run already', async () => {
         const row = await parked(await toUncertain());
         expect(await evidence(row)).toBe('reopened');
-        expect(await load(row.run_id)).toMatchObject({ parked_reason: 'late_effect_found', revision: row.revision + 1 });
+        expect(await load(row.run_id)).toMatchObject({
+          parked_reason: 'late_effect_found',
+          revision: row.revision + 1,
+        });
       });
 
       test('of the very effect that the outcome records reopens nothing', async () => {
         const row = await toUncertain();
         const effect = { provider_ref: 're_1' };
-        const settled = await say(row, 'landed_differently', { provider_ref: 're_1', effect, effect_digest: digestOf('cs.body.v1', canonicalJson(effect)) });
+        const settled = await say(row, 'landed_differently', {
+          provider_ref: 're_1',
+          effect,
+          effect_digest: digestOf('cs.body.v1', canonicalJson(effect)),
+        });
         expect(settled.result).toBe('recorded');
         expect(await evidence(row)).toBe('appended');
         expect((await load(row.run_id)).state).toBe('failed');
@@ -677,7 +892,10 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
     describe('a retry', () => {
       test('is recorded when absence is settled and the key is known', async () => {
         const outcome = await recordRetry(await toSettled());
-        expect(outcome).toMatchObject({ kind: 'committed', row: { state: 'needs_reconciliation', retry_allowed: true } });
+        expect(outcome).toMatchObject({
+          kind: 'committed',
+          row: { state: 'needs_reconciliation', retry_allowed: true },
+        });
       });
 
       test.each<[string, Partial<RetryGrounds>]>([
@@ -692,8 +910,14 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('loses its swap when the key grew too old, the approval too short, or evidence came', async () => {
         const old = await toSettled();
-        await unchanged(old, async () => expect(await recordRetry(old, { retention_ms: D_MS + SETTLE_MS + RESERVE_MS })).toEqual({ kind: 'stale_revision' }));
-        await unchanged(old, async () => expect(await recordRetry(old, { expiry_margin_ms: 60_000 })).toEqual({ kind: 'stale_revision' }));
+        await unchanged(old, async () =>
+          expect(await recordRetry(old, { retention_ms: D_MS + SETTLE_MS + RESERVE_MS })).toEqual({
+            kind: 'stale_revision',
+          }),
+        );
+        await unchanged(old, async () =>
+          expect(await recordRetry(old, { expiry_margin_ms: 60_000 })).toEqual({ kind: 'stale_revision' }),
+        );
         await evidence(old);
         await unchanged(old, async () => expect(await recordRetry(old)).toEqual({ kind: 'stale_revision' }));
       });
@@ -711,7 +935,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
           await unchanged(row, () => expect(recordRetry(row)).rejects.toEqual(CODE('CS004')));
           const recorded = await recordResend(row, { retention_ms: null });
           if (recorded.kind !== 'committed') throw new Error('lost');
-          row = await toNotSent(await dispatched(recorded.row, { retry: { retention_ms: null, reserve_ms: RESERVE_MS } }));
+          row = await toNotSent(
+            await dispatched(recorded.row, { retry: { retention_ms: null, reserve_ms: RESERVE_MS } }),
+          );
         }
         expect((await load(row.run_id)).counters).toMatchObject({ attempts: 3, not_sent_retries: 2 });
         await unchanged(row, () => expect(recordResend(row)).rejects.toEqual(CODE('CS004')));
@@ -719,13 +945,19 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('after a send is no resend', async () => {
         const row = await toSettled();
-        await unchanged(row, () => expect(recordResend(row, { observed_at: (row.wake_at ?? null) && null })).rejects.toEqual(CODE('CS004')));
+        await unchanged(row, () =>
+          expect(recordResend(row, { observed_at: (row.wake_at ?? null) && null })).rejects.toEqual(CODE('CS004')),
+        );
       });
 
       test('is dispatched once, with the same key and bytes, as the second attempt', async () => {
         const row = await toRetry();
         const outcome = await dispatch(row, { retry: KEY });
-        expect(outcome).toMatchObject({ kind: 'committed', attempt_n: 2, row: { state: 'executing', retry_allowed: false } });
+        expect(outcome).toMatchObject({
+          kind: 'committed',
+          attempt_n: 2,
+          row: { state: 'executing', retry_allowed: false },
+        });
         const { attempts } = await load(row.run_id);
         expect(new Set(attempts.map((attempt) => attempt.idempotency_key)).size).toBe(1);
         expect(new Set(attempts.map((attempt) => attempt.request_digest)).size).toBe(1);
@@ -733,8 +965,14 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test.each<[string, (row: HotRow) => Promise<DispatchOutcome>]>([
         ['other bytes', (row) => dispatch(row, { retry: KEY, request_bytes: new TextEncoder().encode('{}') })],
-        ['a key that is too old', (row) => dispatch(row, { retry: { retention_ms: D_MS + SETTLE_MS + RESERVE_MS, reserve_ms: RESERVE_MS } })],
-        ['a target that keeps no keys', (row) => dispatch(row, { retry: { retention_ms: null, reserve_ms: RESERVE_MS } })],
+        [
+          'a key that is too old',
+          (row) => dispatch(row, { retry: { retention_ms: D_MS + SETTLE_MS + RESERVE_MS, reserve_ms: RESERVE_MS } }),
+        ],
+        [
+          'a target that keeps no keys',
+          (row) => dispatch(row, { retry: { retention_ms: null, reserve_ms: RESERVE_MS } }),
+        ],
         [
           'evidence of the effect',
           async (row) => {
@@ -749,11 +987,17 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       test('is refused at its dispatch when the approval has expired meanwhile', async () => {
         const row = await toRetry();
         await subject.advanceMs(60_000 - D_MS - SETTLE_MS);
-        expect(await dispatch(row, { retry: { ...KEY, retention_ms: 10 * RETENTION_MS } })).toMatchObject({ kind: 'refused', code: 'approval_expired' });
+        expect(await dispatch(row, { retry: { ...KEY, retention_ms: 10 * RETENTION_MS } })).toMatchObject({
+          kind: 'refused',
+          code: 'approval_expired',
+        });
       });
 
       test('that nobody recorded is refused', async () => {
-        expect(await dispatch(await toSettled(), { retry: KEY })).toMatchObject({ kind: 'refused', code: 'retry_invalid' });
+        expect(await dispatch(await toSettled(), { retry: KEY })).toMatchObject({
+          kind: 'refused',
+          code: 'retry_invalid',
+        });
       });
 
       test('only waits for a hold', async () => {
@@ -777,12 +1021,18 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         expect((await load(row.run_id)).counters.retries_refused).toBe(1);
         await unchanged(refused, () => expect(recordRetry(refused)).rejects.toEqual(CODE('CS004')));
         await unchanged(refused, () =>
-          expect(subject.stores.executor.commitStage(commitOf(refused, 'retry_refused', { stop_reason: STOP }))).rejects.toEqual(CODE('CS003')),
+          expect(
+            subject.stores.executor.commitStage(commitOf(refused, 'retry_refused', { stop_reason: STOP })),
+          ).rejects.toEqual(CODE('CS003')),
         );
       });
 
       test('is taken back by parking', async () => {
-        expect(await parked(await toRetry())).toMatchObject({ retry_allowed: false, parked_reason: 'effect_not_found', wake_at: null });
+        expect(await parked(await toRetry())).toMatchObject({
+          retry_allowed: false,
+          parked_reason: 'effect_not_found',
+          wake_at: null,
+        });
       });
     });
 
@@ -807,14 +1057,21 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         await subject.advanceMs(1);
         const due = await claim(row);
         expect(due).toMatchObject({ overdue: 'attempt', attempt_id: await openAttempt(row) });
-        const after = await move('reconciler', row, 'attempt_overdue', { ...(await outcomeOf(row, 'uncertain')), stop_reason: STOP });
+        const after = await move('reconciler', row, 'attempt_overdue', {
+          ...(await outcomeOf(row, 'uncertain')),
+          stop_reason: STOP,
+        });
         expect(after.state).toBe('needs_reconciliation');
       });
 
       test('may not close an attempt before its deadline whose instance holds its lease', async () => {
         const row = await toExecuting();
         const facts = { ...(await outcomeOf(row, 'uncertain')), stop_reason: STOP };
-        await unchanged(row, () => expect(subject.stores.reconciler.commitStage(commitOf(row, 'attempt_overdue', facts))).rejects.toEqual(CODE('CS003')));
+        await unchanged(row, () =>
+          expect(subject.stores.reconciler.commitStage(commitOf(row, 'attempt_overdue', facts))).rejects.toEqual(
+            CODE('CS003'),
+          ),
+        );
       });
 
       test('looks early for the attempt of an instance that lost its session lease for long enough', async () => {
@@ -855,7 +1112,10 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         expect(epochMs((await load(row.run_id)).wake_at ?? '') - (await nowMs(row.run_id))).toBe(5_000);
         await subject.advanceMs(5_000);
         expect(await claim(row)).toMatchObject({ overdue: 'approval' });
-        expect((await move('reconciler', row, 'approval_expired', { stop_reason: stopReason('approval_expired') }, null)).state).toBe('expired');
+        expect(
+          (await move('reconciler', row, 'approval_expired', { stop_reason: stopReason('approval_expired') }, null))
+            .state,
+        ).toBe('expired');
         const late = await create({ run_life_ms: 4_000, wake_in_ms: 4_000 });
         await subject.advanceMs(4_000);
         expect(await claim(late)).toMatchObject({ overdue: 'run' });
@@ -865,8 +1125,16 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         const row = await toAwaiting({}, { lifeMs: 5_000 });
         const reason = { stop_reason: stopReason('approval_expired') };
         await subject.advanceMs(4_999);
-        await unchanged(row, () => expect(subject.stores.reconciler.commitStage(commitOf(row, 'approval_expired', reason, null))).rejects.toEqual(CODE('CS004')));
-        await unchanged(row, () => expect(subject.stores.reconciler.commitStage(commitOf(row, 'deadline_passed', reason, null))).rejects.toEqual(CODE('CS004')));
+        await unchanged(row, () =>
+          expect(
+            subject.stores.reconciler.commitStage(commitOf(row, 'approval_expired', reason, null)),
+          ).rejects.toEqual(CODE('CS004')),
+        );
+        await unchanged(row, () =>
+          expect(subject.stores.reconciler.commitStage(commitOf(row, 'deadline_passed', reason, null))).rejects.toEqual(
+            CODE('CS004'),
+          ),
+        );
       });
     });
 
@@ -883,7 +1151,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         ['of a service that does not work on it', 'verifier', 0],
       ])('%s is refused', async (_, service, older) => {
         const row = await toUncertain();
-        await unchanged(row, async () => expect(await subject.stores[service].defer(row.run_id, row.revision - older, 7_000)).toBe(false));
+        await unchanged(row, async () =>
+          expect(await subject.stores[service].defer(row.run_id, row.revision - older, 7_000)).toBe(false),
+        );
       });
 
       test('is never longer than an hour, the expiry or the run’s deadline', async () => {
@@ -900,7 +1170,13 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
       });
 
       test('of a closed run may end with nothing left to look at', async () => {
-        const failed = await move('reconciler', await toNotSent(), 'never_sent', { stop_reason: stopReason('not_sent') }, 5_000);
+        const failed = await move(
+          'reconciler',
+          await toNotSent(),
+          'never_sent',
+          { stop_reason: stopReason('not_sent') },
+          5_000,
+        );
         expect(await subject.stores.reconciler.defer(failed.run_id, failed.revision, 9_000_000)).toBe(true);
         expect(await subject.stores.reconciler.defer(failed.run_id, failed.revision, null)).toBe(true);
         expect((await load(failed.run_id)).wake_at).toBeNull();
@@ -918,13 +1194,19 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
     describe('a person’s verdict', () => {
       test('that it landed leads to the verifier, with its waits anew', async () => {
         const row = await parked(await toUncertain());
-        expect(await say(row, 'landed')).toMatchObject({ result: 'recorded', row: { state: 'verifying', parked_reason: null } });
+        expect(await say(row, 'landed')).toMatchObject({
+          result: 'recorded',
+          row: { state: 'verifying', parked_reason: null },
+        });
         expect((await load(row.run_id)).observations.at(-1)).toMatchObject({ kind: 'person' });
       });
 
       test('that it is still unknown keeps the run parked; to look again unparks it', async () => {
         const row = await toUncertain();
-        expect(await say(row, 'still_unknown')).toMatchObject({ result: 'recorded', row: { parked_reason: 'external_result_uncertain', wake_at: null } });
+        expect(await say(row, 'still_unknown')).toMatchObject({
+          result: 'recorded',
+          row: { parked_reason: 'external_result_uncertain', wake_at: null },
+        });
         const again = { ...row, revision: row.revision + 1 };
         const outcome = await say(again, 'look_again');
         expect(outcome).toMatchObject({ result: 'recorded', row: { parked_reason: null } });
@@ -981,13 +1263,26 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         await subject.takeLease(instance);
         const row = await toUncertain(await toExecuting({}, {}, subject.executorOf(instance)));
         await subject.advanceMs(D_MS + SETTLE_MS);
-        expect(await subject.api.fence(olga, { instance_id: instance, evidence: 'rotated', credential_rotated: true, pause_ms: Z_MS })).toBe('ended');
+        expect(
+          await subject.api.fence(olga, {
+            instance_id: instance,
+            evidence: 'rotated',
+            credential_rotated: true,
+            pause_ms: Z_MS,
+          }),
+        ).toBe('ended');
         expect((await say(row, 'did_not_land')).result).toBe('recorded');
       });
 
       test('"did not land" holds without a fence when a second person takes that on themselves', async () => {
         const row = await toSettled();
-        const waive = { run_id: row.run_id, expected: row.revision, kind: 'waive_fencing', effect_digest: null, reason: 'seen' } as const;
+        const waive = {
+          run_id: row.run_id,
+          expected: row.revision,
+          kind: 'waive_fencing',
+          effect_digest: null,
+          reason: 'seen',
+        } as const;
         expect((await say(row, 'did_not_land')).result).toBe('instance_not_fenced');
         expect(await subject.api.support(olga, waive)).toBe('recorded');
         expect((await say(row, 'did_not_land')).result).toBe('instance_not_fenced');
@@ -999,7 +1294,13 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('a second person’s word is void after another attempt', async () => {
         const row = await toSettled();
-        await subject.api.support(otto, { run_id: row.run_id, expected: row.revision, kind: 'waive_fencing', effect_digest: null, reason: 'seen' });
+        await subject.api.support(otto, {
+          run_id: row.run_id,
+          expected: row.revision,
+          kind: 'waive_fencing',
+          effect_digest: null,
+          reason: 'seen',
+        });
         const recorded = await recordRetry(row);
         if (recorded.kind !== 'committed') throw new Error('lost');
         const again = await toUncertain(await dispatched(recorded.row, { retry: KEY }));
@@ -1009,18 +1310,32 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
 
       test('that it landed differently needs a second person above the tier', async () => {
         const approved = await decide(await toAwaiting({}, { approvals: 2 }));
-        const { row: both } = await decide(approved.row ?? (await toAwaiting()), await subject.principal('approver', 'bo'));
+        const { row: both } = await decide(
+          approved.row ?? (await toAwaiting()),
+          await subject.principal('approver', 'bo'),
+        );
         if (both === null) throw new Error('not decided');
         const row = await toUncertain(await dispatched(both));
         const effect = { amount_minor: 4199 };
         const effect_digest = digestOf('cs.body.v1', canonicalJson(effect));
         const seen = { effect, effect_digest, provider_ref: 're_1' };
-        expect(await say(row, 'landed_differently', seen)).toMatchObject({ result: 'second_person_needed', detail: effect_digest });
-        const confirm = { run_id: row.run_id, expected: row.revision, kind: 'confirm_difference', reason: 'seen' } as const;
+        expect(await say(row, 'landed_differently', seen)).toMatchObject({
+          result: 'second_person_needed',
+          detail: effect_digest,
+        });
+        const confirm = {
+          run_id: row.run_id,
+          expected: row.revision,
+          kind: 'confirm_difference',
+          reason: 'seen',
+        } as const;
         await subject.api.support(otto, { ...confirm, effect_digest: digestOf('cs.body.v1', '{}') });
         expect((await say(row, 'landed_differently', seen)).result).toBe('second_person_needed');
         await subject.api.support(otto, { ...confirm, effect_digest });
-        expect(await say(row, 'landed_differently', seen)).toMatchObject({ result: 'recorded', row: { state: 'failed' } });
+        expect(await say(row, 'landed_differently', seen)).toMatchObject({
+          result: 'recorded',
+          row: { state: 'failed' },
+        });
       });
     });
 
@@ -1032,8 +1347,12 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         const { row } = (await subject.api.createRun(created)) as { row: HotRow };
         const again = { ...created, run_id: newRun(requester).run_id };
         expect(await subject.api.createRun(again)).toMatchObject({ kind: 'existing', row: { run_id: row.run_id } });
-        expect(await subject.api.createRun({ ...again, body_digest: digestOf('cs.body.v1', 'x') })).toMatchObject({ kind: 'idempotency_conflict' });
-        expect(await subject.api.createRun({ ...newRun(requester), principal_id: 'prn_nobody' })).toEqual({ kind: 'principal_unknown' });
+        expect(await subject.api.createRun({ ...again, body_digest: digestOf('cs.body.v1', 'x') })).toMatchObject({
+          kind: 'idempotency_conflict',
+        });
+        expect(await subject.api.createRun({ ...newRun(requester), principal_id: 'prn_nobody' })).toEqual({
+          kind: 'principal_unknown',
+        });
       });
 
       test('succeeds only a run that is closed without an effect, in the next generation', async () => {
@@ -1042,7 +1361,9 @@ export function describeStore(name: string, start: () => Promise<StoreUnderTest>
         const successor = { ...newRun(requester), request_id, supersedes: first.run_id };
         expect(await subject.api.createRun(successor)).toEqual({ kind: 'supersedes_invalid' });
         await decide(first, ada, 'reject');
-        expect(await subject.api.createRun({ ...successor, request_id: 'case_other' })).toEqual({ kind: 'supersedes_invalid' });
+        expect(await subject.api.createRun({ ...successor, request_id: 'case_other' })).toEqual({
+          kind: 'supersedes_invalid',
+        });
         expect(await subject.api.createRun(successor)).toMatchObject({ kind: 'created' });
         expect((await load(successor.run_id)).generation).toBe(2);
       });
@@ -1092,5 +1413,8 @@ function rebound(facts: CommitFacts, change: (bound: JsonObject) => JsonObject):
   const { approval_request } = facts;
   if (approval_request === undefined) throw new Error('no approval request');
   const canonical = canonicalJson(change(JSON.parse(approval_request.canonical) as JsonObject));
-  return { ...facts, approval_request: { ...approval_request, canonical, approval_digest: digestOf('cs.approval.v1', canonical) } };
+  return {
+    ...facts,
+    approval_request: { ...approval_request, canonical, approval_digest: digestOf('cs.approval.v1', canonical) },
+  };
 }

@@ -79,7 +79,12 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
   function onRequest(pair: Pair, chunk: Buffer): void {
     if (set !== undefined) pair.asked.push(chunk);
     if (holdAfter !== undefined && chunk.includes(holdAfter)) pair.holds = true;
-    if (pair.fault === undefined && set !== undefined && set.left > 0 && chunk.toString('latin1').startsWith(set.prefix)) {
+    if (
+      pair.fault === undefined &&
+      set !== undefined &&
+      set.left > 0 &&
+      chunk.toString('latin1').startsWith(set.prefix)
+    ) {
       set.left -= 1;
       met += 1;
       pair.fault = set.fault;

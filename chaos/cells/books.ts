@@ -18,10 +18,16 @@ export async function booksOf(
 ): Promise<Books> {
   if (workflow === 'refund') {
     const [sends, effects] = await Promise.all([fleet.ledger(seeded.payment_id), fleet.effects(seeded.payment_id)]);
-    return { sends: sends.filter((entry) => entry.run_id === run_id || entry.run_id === null), effects: effects.length };
+    return {
+      sends: sends.filter((entry) => entry.run_id === run_id || entry.run_id === null),
+      effects: effects.length,
+    };
   }
   const of = `customer_id=cus_${seeded.order_id}`;
   const { entries } = await admin<{ entries: GrantLedgerEntry[] }>(fleet, 'GET', `/admin/credits/ledger?${of}`);
   const { effects } = await admin<{ effects: GrantEffectView[] }>(fleet, 'GET', `/admin/credits/effects?${of}`);
-  return { sends: entries.map((entry) => ({ idempotency_key: null, body_sha256: entry.body_sha256 })), effects: effects.length };
+  return {
+    sends: entries.map((entry) => ({ idempotency_key: null, body_sha256: entry.body_sha256 })),
+    effects: effects.length,
+  };
 }

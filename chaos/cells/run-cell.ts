@@ -27,6 +27,8 @@ const DEEDS: Readonly<Record<Action, Deed>> = { K: 'kill', Z: 'stop', Q: 'hold',
 const SETTLE_MS = 60_000;
 /** Milliseconds that a second worker gets to answer to the doubled hint before the first goes on: within D − ε of the fast profile. */
 const SECOND_MS = 1_200;
+/** Milliseconds for a cell, and for the fleet to heal after it. */
+const CELL_MS = 150_000;
 /** Milliseconds by which a settled run's audit may be late. */
 const OVERDUE_MS = 15_000;
 /** Milliseconds that a process gets to act wrongly after it went on. */
@@ -35,31 +37,58 @@ const AFTERWARDS_MS = 1_500;
 /** Runs one cell on a fleet whose services have two processes each, and leaves it so. Bounded in time. */
 export async function runCell(chaos: ChaosFleet, cell: Cell): Promise<CellResult> {
   const startedAt = performance.now();
-  const name = cellName(cell);
-  let recovery: Pick<CellResult, 'moving_again_ms' | 'right_ms'> = { moving_again_ms: null, right_ms: null };
-  let at: AtPoint | undefined;
-  const faults: string[] = [];
+  const result: CellResult = {
+    name: cellName(cell),
+    code: cell.code,
+    faults: [],
+    ms: 0,
+    moving_again_ms: null,
+    right_ms: null,
+  };
+  const brought: { at?: AtPoint } = {};
   try {
-    at = cell.row.way === 'verdict' ? await verdictAtPoint(chaos, cell, DEEDS[cell.action]) : await bringToPoint(chaos, cell, DEEDS[cell.action]);
-    const reachedAt = Date.now();
-    const before = chaos.log(at.victim).length;
-    await act(chaos, cell, at);
-    const settled = await untilSettled(chaos, cell, at.run_id);
-    if (cell.action === 'K') recovery = await recoveryOf(chaos, at.run_id, reachedAt);
-    if (cell.action === 'Z') await goOn(chaos, cell, at);
-    await at.release();
-    await at.answered?.();
-    if (cell.row.way === 'late_outcome') await lateEvidence(chaos, at.run_id);
-    faults.push(...judge(cell, await aftermath(chaos, cell, at, settled, before)));
-    const lateSend = cell.code === 'late send' ? 'must' : cell.code === 'X or replay' ? 'may' : 'no';
-    faults.push(...(await checkHistories(chaos, { only: [at.run_id], lateSend, overdue_ms: OVERDUE_MS })));
+    await within(CELL_MS, play(chaos, cell, result, brought));
   } catch (error) {
-    faults.push(error instanceof Error ? error.message : String(error));
-  } finally {
-    await heal(chaos, at);
+    result.faults.push(error instanceof Error ? error.message : String(error));
   }
-  faults.push(...chaos.crashes());
-  return { name, code: cell.code, faults, ms: Math.round(performance.now() - startedAt), ...recovery };
+  try {
+    await within(CELL_MS, heal(chaos, brought.at));
+  } catch (error) {
+    result.faults.push(`not healed: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  result.faults.push(...chaos.crashes());
+  return { ...result, ms: Math.round(performance.now() - startedAt) };
+}
+
+async function play(chaos: ChaosFleet, cell: Cell, result: CellResult, brought: { at?: AtPoint }): Promise<void> {
+  const deed = DEEDS[cell.action];
+  const at =
+    cell.row.way === 'verdict' ? await verdictAtPoint(chaos, cell, deed) : await bringToPoint(chaos, cell, deed);
+  brought.at = at;
+  const reachedAt = Date.now();
+  const before = chaos.log(at.victim).length;
+  await act(chaos, cell, at);
+  const settled = await untilSettled(chaos, cell, at.run_id);
+  if (cell.action === 'K') Object.assign(result, await recoveryOf(chaos, at.run_id, reachedAt));
+  if (cell.action === 'Z') await goOn(chaos, cell, at);
+  await at.release();
+  await at.answered?.();
+  if (cell.row.way === 'late_outcome') await lateEvidence(chaos, at.run_id);
+  result.faults.push(...judge(cell, await aftermath(chaos, cell, at, settled, before)));
+  const lateSend = cell.code === 'late send' ? 'must' : cell.code === 'X or replay' ? 'may' : 'no';
+  result.faults.push(...(await checkHistories(chaos, { only: [at.run_id], lateSend, overdue_ms: OVERDUE_MS })));
+}
+
+async function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`the cell did not end within ${ms} ms`)), ms);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** What the action is, beyond what the process did to itself at the point. */
@@ -114,13 +143,17 @@ function stageAt({ row }: Cell): Stage {
 /** Delivers the same hint once more and gives a second worker the time to take it. */
 async function hintAgain(chaos: ChaosFleet, cell: Cell, { run_id, victim }: AtPoint): Promise<void> {
   const { fleet } = chaos;
-  const [row] = await fleet.owner<{ revision: number }[]>`select revision from cs.run where 'run_' || run_id = ${run_id}`;
+  const [row] = await chaos.sql()<
+    { revision: number }[]
+  >`select revision from cs.run where 'run_' || run_id = ${run_id}`;
   const revision = row?.revision ?? 0;
   if (cell.row.way === 'expiry') {
     // Sweepers take no hints: the run is due again.
-    await fleet.owner`update cs.run set wake_at = clock_timestamp() where 'run_' || run_id = ${run_id}`;
+    await chaos.sql()`update cs.run set wake_at = clock_timestamp() where 'run_' || run_id = ${run_id}`;
   } else await fleet.hintAgain(stageAt(cell), { run_id, revision });
-  const others = chaos.living(cell.row.service === 'api' ? 'preflight' : cell.row.service).filter((each) => each !== victim);
+  const others = chaos
+    .living(cell.row.service === 'api' ? 'preflight' : cell.row.service)
+    .filter((each) => each !== victim);
   const linesBefore = new Map(others.map((each) => [each, linesOf(chaos, each, run_id).length]));
   await poll(
     async () => others.some((each) => linesOf(chaos, each, run_id).length > (linesBefore.get(each) ?? 0)),
@@ -150,16 +183,18 @@ async function goOn(chaos: ChaosFleet, cell: Cell, { run_id, victim }: AtPoint):
   victim.child.kill('SIGCONT');
   if (cell.row.service !== 'api')
     await poll(async () => linesOf(chaos, victim, run_id).length > lines, AFTERWARDS_MS, '').catch(() => undefined);
-  await new Promise((resolve) => setTimeout(resolve, cell.row.service === 'executor' ? AFTERWARDS_MS : AFTERWARDS_MS / 3));
+  await new Promise((resolve) =>
+    setTimeout(resolve, cell.row.service === 'executor' ? AFTERWARDS_MS : AFTERWARDS_MS / 3),
+  );
 }
 
 /** Waits for the answer that came too late to be kept. */
-async function lateEvidence({ fleet }: ChaosFleet, run_id: RunId): Promise<void> {
-  await poll(async () => (await evidenceOf({ fleet }, run_id)) > 0, 5_000, '').catch(() => undefined);
+async function lateEvidence(chaos: ChaosFleet, run_id: RunId): Promise<void> {
+  await poll(async () => (await evidenceOf(chaos, run_id)) > 0, 5_000, '').catch(() => undefined);
 }
 
-async function evidenceOf({ fleet }: Pick<ChaosFleet, 'fleet'>, run_id: RunId): Promise<number> {
-  const [row] = await fleet.owner<{ n: number }[]>`
+async function evidenceOf({ sql }: ChaosFleet, run_id: RunId): Promise<number> {
+  const [row] = await sql()<{ n: number }[]>`
     select count(*)::int as n from cs.evidence where 'run_' || run_id = ${run_id} and source_ref like 'attempt:%'`;
   return row?.n ?? 0;
 }
@@ -174,17 +209,26 @@ async function recoveryOf(
   return { moving_again_ms: after[0] ?? null, right_ms: after.at(-1) ?? null };
 }
 
-async function aftermath(chaos: ChaosFleet, cell: Cell, at: AtPoint, settled: RunView, before: number): Promise<Aftermath> {
+async function aftermath(
+  chaos: ChaosFleet,
+  cell: Cell,
+  at: AtPoint,
+  settled: RunView,
+  before: number,
+): Promise<Aftermath> {
   const { fleet } = chaos;
   const { run_id, seeded, victim } = at;
   const [run, { events }, attempts] = await Promise.all([
     fleet.requester.getRun(run_id),
     fleet.requester.runEvents(run_id),
-    fleet.owner<{ n: number; status: string; instance_id: string }[]>`
+    chaos.sql()<{ n: number; status: string; instance_id: string }[]>`
       select n, status, instance_id from cs.attempt where 'run_' || run_id = ${run_id} order by n`,
   ]);
   const books = await booksOf(chaos, workflowOf(cell), seeded, run_id);
-  const after = chaos.log(victim).slice(before).filter((line) => line.run_id === run_id);
+  const after = chaos
+    .log(victim)
+    .slice(before)
+    .filter((line) => line.run_id === run_id);
   const messages = (process: ServiceProcess) => linesOf(chaos, process, run_id).flatMap((line) => line.message ?? []);
   const answered = after.find((line) => line.message === 'answered');
   return {
@@ -208,7 +252,8 @@ async function aftermath(chaos: ChaosFleet, cell: Cell, at: AtPoint, settled: Ru
 async function heal(chaos: ChaosFleet, at: AtPoint | undefined): Promise<void> {
   await at?.release().catch(() => undefined);
   await chaos.points.clear();
-  for (const { child } of chaos.fleet.processes) if (child.exitCode === null && child.signalCode === null) child.kill('SIGCONT');
+  for (const { child } of chaos.fleet.processes)
+    if (child.exitCode === null && child.signalCode === null) child.kill('SIGCONT');
   await Promise.all([chaos.provider.heal(), chaos.executorDb.heal()]);
   await chaos.refill();
 }

@@ -17,7 +17,11 @@ export async function verdictAtPoint(chaos: ChaosFleet, cell: Cell, deed: Deed):
   const run_id = await askFor(fleet, cell, seeded);
   await fleet.approve(run_id);
   const { revision } = await fleet.until(run_id, (run) => run.parked_reason !== null);
-  const { key } = await createApiKey(fleet.owner, testIds, { tenant_id: 'shop_north', name: 'operator', role: 'operator' });
+  const { key } = await createApiKey(chaos.sql(), testIds, {
+    tenant_id: 'shop_north',
+    name: 'operator',
+    role: 'operator',
+  });
 
   const forms: AtPoint['forms'] = [];
   let open = 0;

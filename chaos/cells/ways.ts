@@ -49,7 +49,10 @@ export async function seedFor(chaos: ChaosFleet, { kind, row }: Cell): Promise<C
           : facts.faults;
   await admin(fleet, 'PUT', '/admin/settings', { credits_lag_ms: facts.lag_ms });
   if (faults.length > 0) {
-    const at = workflowOf({ kind, row }) === 'credit' ? `/admin/credits/faults/cus_${seeded.order_id}` : `/admin/faults/${seeded.payment_id}`;
+    const at =
+      workflowOf({ kind, row }) === 'credit'
+        ? `/admin/credits/faults/cus_${seeded.order_id}`
+        : `/admin/faults/${seeded.payment_id}`;
     await admin(fleet, 'PUT', at, faults);
   }
   return seeded;
@@ -143,7 +146,11 @@ export async function bringToPoint(chaos: ChaosFleet, cell: Cell, deed: Deed): P
       const run_id = await awaiting(chaos, cell, seeded);
       if (OUTSIDE.includes(row.point)) return await outside(chaos, cell, deed, run_id, seeded);
       // The check before the write is one for all: it does not know whose send it permits.
-      const armed = await points.arm(row.point, deed, row.point === 'dispatch.checked.before-write' ? undefined : run_id);
+      const armed = await points.arm(
+        row.point,
+        deed,
+        row.point === 'dispatch.checked.before-write' ? undefined : run_id,
+      );
       await chaos.fleet.approve(run_id);
       return await at(armed, run_id);
     }
@@ -200,8 +207,8 @@ async function awaiting(chaos: ChaosFleet, cell: Cell, seeded: Case): Promise<Ru
 }
 
 /** Whether the dispatch is committed, as the database says. */
-async function isExecuting({ fleet }: ChaosFleet, run_id: RunId): Promise<boolean> {
-  const [row] = await fleet.owner<{ state: string }[]>`select state from cs.run where 'run_' || run_id = ${run_id}`;
+async function isExecuting({ sql }: ChaosFleet, run_id: RunId): Promise<boolean> {
+  const [row] = await sql()<{ state: string }[]>`select state from cs.run where 'run_' || run_id = ${run_id}`;
   return row?.state === 'executing';
 }
 

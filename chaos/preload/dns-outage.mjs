@@ -14,7 +14,13 @@ const lookup = (hostname, options, callback) => {
   const all = typeof options === 'object' && options !== null && 'all' in options && options.all === true;
   process.nextTick(() => {
     if (existsSync(outage)) {
-      done(Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND', syscall: 'getaddrinfo', hostname }));
+      done(
+        Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), {
+          code: 'ENOTFOUND',
+          syscall: 'getaddrinfo',
+          hostname,
+        }),
+      );
     } else if (all) done(null, [{ address: '127.0.0.1', family: 4 }]);
     else done(null, '127.0.0.1', 4);
   });

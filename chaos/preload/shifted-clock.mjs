@@ -2,7 +2,7 @@
 const shiftMs = Number(process.env.CHAOS_CLOCK_SHIFT_MS ?? '0');
 const RealDate = globalThis.Date;
 
-globalThis.Date = class Date extends RealDate {
+globalThis.Date = class ShiftedDate extends RealDate {
   /** @param {ConstructorParameters<typeof RealDate>} args */
   constructor(...args) {
     if (args.length === 0) super(RealDate.now() + shiftMs);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { backoffMs, durationFaults, PROFILES, settleMs } from './durations.ts';
+import { backoffMs, durationFaults, PROFILES, retryReserveMs, settleMs } from './durations.ts';
 
 test('both profiles hold their own inequalities', () => {
   expect(durationFaults(PROFILES.production, 'production')).toEqual([]);
@@ -30,6 +30,11 @@ test('ε may come within a second of D in the fast profile only', () => {
 test('settle is Z + P + V + ε', () => {
   expect(settleMs(PROFILES.production, 0)).toBe(72_000);
   expect(settleMs(PROFILES.fast, 300)).toBe(2_000);
+});
+
+test('the reserve of a retry is D + Z + P + ε: that long it may still reach the target', () => {
+  expect(retryReserveMs(PROFILES.production)).toBe(20_000 + 10_000 + 60_000 + 2_000);
+  expect(retryReserveMs(PROFILES.fast)).toBe(2_000 + 500 + 1_000 + 200);
 });
 
 test('a back-off doubles from its least to its most', () => {

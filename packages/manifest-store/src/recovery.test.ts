@@ -170,15 +170,16 @@ async function leaseOf(instance_id: string): Promise<{ end(): Promise<void> }> {
 }
 const instanceOf = async (instance_id: string) =>
   (await listInstances(db.owner, { limit: 1_000 })).find((instance) => instance.instance_id === instance_id);
-const claim = () =>
+const claim = (sweep_grace_ms = 500) =>
   db.stores.reconciler.claimDue({
     limit: 500,
     rehint_min_ms: 3_000,
     rehint_max_ms: 12_000,
-    sweep_grace_ms: 500,
+    sweep_grace_ms,
     lease_loss_ms: 1_000,
   });
-const claimed = async (run_id: RunId) => (await claim()).due.find((item) => item.row.run_id === run_id);
+const claimed = async (run_id: RunId, graceMs?: number) =>
+  (await claim(graceMs)).due.find((item) => item.row.run_id === run_id);
 
 describe('a retry after an absence is recorded', () => {
   test('once nothing was seen at settle: allowed, counted, and the run stays in doubt', async () => {
@@ -475,6 +476,9 @@ describe('an attempt without an outcome', () => {
     await clock.set(plusMs(await deadlineOf(row.run_id), 499));
     expect(await claimed(row.run_id)).toBeUndefined();
     await clock.advanceMs(1);
+    // A sweeper that grants more leaves the outcome to its worker for as long.
+    expect(await claimed(row.run_id, 501)).toMatchObject({ overdue: null });
+    await clock.advanceMs(3_001);
     expect(await claimed(row.run_id)).toMatchObject({ overdue: 'attempt' });
   });
 
@@ -578,11 +582,11 @@ describe('a sweep', () => {
 
   test('nobody puts an open run to sleep for good; a closed one may rest for days, or for good', async () => {
     const wakeOf = async (run_id: RunId) => (await manifestOf(run_id)).wake_at;
-    const { row } = await doubted();
-    expect(await db.stores.reconciler.defer(row.run_id, row.revision, null)).toBe(true);
-    expect(Date.parse((await wakeOf(row.run_id)) ?? '')).toBeLessThanOrEqual(
-      plusMs(await nowOf(), 3_600_000).getTime(),
-    );
+    const open = await db.createRun({ run_life_ms: 86_400_000 });
+    for (const ms of [null, 7_200_000]) {
+      expect(await db.stores.preflight.defer(open.run_id, open.revision, ms)).toBe(true);
+      expect(Date.parse((await wakeOf(open.run_id)) ?? '')).toBe(plusMs(await nowOf(), 3_600_000).getTime());
+    }
     const unsent = await doubted({ status: 'not_sent' });
     const closed = await db.move('reconciler', unsent.row, 'never_sent', 'failed', {
       stop_reason: { code: 'not_sent', message: 'm' },

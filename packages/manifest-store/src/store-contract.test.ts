@@ -1,8 +1,8 @@
-import { connect, createWorkerStore, endInstance, serviceUrl, type Sql, takeLease } from '@counterstamp/manifest-store';
+import { connect, createWorkerStore, endInstance, type Sql, serviceUrl, takeLease } from '@counterstamp/manifest-store';
 import { describeStore } from '../../../testing/store-contract.ts';
 import { settableClock, storeFixture, TEST_ROLE_PREFIX, TEST_SECRET, testIds } from '../../../testing/store-fixture.ts';
 
-describeStore('the store on Postgres', async () => {
+describeStore('on Postgres', async () => {
   const fixture = await storeFixture(18);
   const clock = await settableClock(fixture);
   await clock.set(new Date());

@@ -130,6 +130,11 @@ describe('a fault', () => {
       'COUNTERSTAMP_FAILPOINTS: there is no failpoint',
     ],
     ['a failpoint in production', { COUNTERSTAMP_FAILPOINTS: 'stage.loaded=kill' }, 'set COUNTERSTAMP_DEV=1'],
+    [
+      'a folder of failpoints in production',
+      { COUNTERSTAMP_FAILPOINTS: '*=folder:/tmp/points' },
+      'set COUNTERSTAMP_DEV=1',
+    ],
     ['a missing variable of the service', { COUNTERSTAMP_KEY: undefined }, 'COUNTERSTAMP_KEY: is required'],
     ['a wrong variable of the service', { COUNTERSTAMP_SHOP_URL: 'shop' }, 'COUNTERSTAMP_SHOP_URL: must be a URL'],
   ])('is named with its variable, and alone: %s', (_, change, expected) => {

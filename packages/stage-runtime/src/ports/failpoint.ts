@@ -108,7 +108,8 @@ function claim(folder: string, name: FailpointName, run_id: RunId | undefined): 
       renameSync(path.join(folder, armed), file);
       const text = readFileSync(file, 'utf8').trim();
       const deed = parseDeed(text);
-      if (deed === undefined) throw new Error(`${armed} says ${JSON.stringify(text)}, which is nothing that a failpoint can do`);
+      if (deed === undefined)
+        throw new Error(`${armed} says ${JSON.stringify(text)}, which is nothing that a failpoint can do`);
       return { deed, file };
     } catch (error) {
       if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
