@@ -83,7 +83,8 @@ async function everything(backend: Backend): Promise<BackendReport> {
       await act(chaos);
     } finally {
       report.kills += chaos.kills.count;
-      report.fired = new Map([...report.fired, ...chaos.points.fired()]);
+      for (const [point, times] of chaos.points.fired())
+        report.fired.set(point, (report.fired.get(point) ?? 0) + times);
       await chaos.stop();
     }
   };

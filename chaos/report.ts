@@ -18,7 +18,7 @@ export interface BackendReport {
   network: NetworkResult[];
   storms: (StormResult & { right_after_ms?: number })[];
   kills: number;
-  fired: ReadonlyMap<FailpointName, number>;
+  fired: Map<FailpointName, number>;
 }
 
 /** Failpoints that never fired, and everything that was not as expected, as lines. */

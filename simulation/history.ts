@@ -9,10 +9,7 @@ import type { JsonValue } from '@counterstamp/manifest-core';
 import { iso, type MemoryRun } from './memory-run.ts';
 import { contractOf } from './ports.ts';
 import type { ProviderEffect } from './provider.ts';
-import { DURATIONS, type World } from './world.ts';
-
-/** How long past its wake-up a run of a healed fleet may wait: one re-hint at most. */
-const OVERDUE_MS = DURATIONS.rehint_max_ms;
+import type { World } from './world.ts';
 
 /** The first thing that the history checker (H1 to H12) finds in a world; null when all hold. `healed`: the fleet had time to heal. */
 export function judge(world: World, healed: boolean): string | null {
@@ -21,8 +18,8 @@ export function judge(world: World, healed: boolean): string | null {
 }
 
 function snapshotOf(world: World, healed: boolean): Snapshot {
-  const { provider } = world;
-  const name = contractOf(provider.kind).name;
+  const { provider, durations } = world;
+  const name = contractOf(world).name;
   // A copy that the network made is nobody's send: what it did stands among the effects.
   const requests = provider.ledger.filter((entry) => !entry.copy);
   return {
@@ -42,8 +39,9 @@ function snapshotOf(world: World, healed: boolean): Snapshot {
         return effectOf(effect, name, made < 0 ? null : made + 1, provider.keepsKeys);
       }),
     },
-    settle: { pause_ms: DURATIONS.pause_ms, provider_ms: DURATIONS.provider_ms },
-    healed: healed ? { now: iso(world.scheduler.nowMs), overdue_ms: OVERDUE_MS } : null,
+    settle: { pause_ms: durations.pause_ms, provider_ms: durations.provider_ms },
+    // A run of a healed fleet waits for one re-hint at most.
+    healed: healed ? { now: iso(world.scheduler.nowMs), overdue_ms: durations.rehint_max_ms } : null,
   };
 }
 

@@ -5,14 +5,15 @@ import {
   type JsonObject,
   type NewRun,
   type RunId,
+  settleMs,
   stageOf,
   stopReason,
 } from '@counterstamp/manifest-core';
 import type { Principal } from '@counterstamp/manifest-store';
 import { iso, type MemoryRun } from './memory-run.ts';
 import { contractOf } from './ports.ts';
-import type { BusinessCase, ProviderEffect, ProviderKind } from './provider.ts';
-import { DURATIONS, VISIBILITY_MS, type World } from './world.ts';
+import type { BusinessCase, ProviderEffect } from './provider.ts';
+import { VISIBILITY_MS, type World } from './world.ts';
 
 const TENANT = 'shop_north';
 const person = (name: string, role: Principal['role']): Principal => ({
@@ -68,7 +69,7 @@ export class People {
       ...(credit ? { memo: 'sorry' } : {}),
     };
     const input_canonical = canonicalJson(input);
-    const contract = contractOf(world.provider.kind);
+    const contract = contractOf(world);
     const created: NewRun = {
       run_id: `run_${world.ids.uuid()}` as RunId,
       tenant_id: TENANT,
@@ -85,10 +86,10 @@ export class People {
       allowed_operations: credit ? CREDIT_OPERATIONS : REFUND_OPERATIONS,
       context: [],
       proposal: null,
-      run_life_ms: DURATIONS.run_life_ms,
+      run_life_ms: world.durations.run_life_ms,
       approval_life_ms: this.#approvalLifeMs,
-      wake_in_ms: DURATIONS.stage_lease_ms,
-      settle_ms: settleOf(world.provider.kind),
+      wake_in_ms: world.durations.stage_lease_ms,
+      settle_ms: settleOf(world),
       trace_context: null,
     };
     const outcome = world.store.createRun(created);
@@ -161,7 +162,7 @@ export class People {
                 action_revision,
                 reason: null,
               };
-              this.#hint(this.#world.store.decide(who, decision, DURATIONS.stage_lease_ms).row);
+              this.#hint(this.#world.store.decide(who, decision, this.#world.durations.stage_lease_ms).row);
             },
           });
         },
@@ -222,7 +223,7 @@ export class People {
             body_digest: digestOf('cs.proposal.v1', body_canonical),
           },
         },
-        wake_in_ms: DURATIONS.stage_lease_ms,
+        wake_in_ms: this.#world.durations.stage_lease_ms,
       },
     );
     if (outcome.kind === 'committed') this.#hint(outcome.row);
@@ -313,10 +314,10 @@ export class People {
       provider_ref: effect?.ref ?? null,
       effect: seen,
       effect_digest,
-      settle_ms: settleOf(provider.kind),
-      pause_ms: DURATIONS.pause_ms,
+      settle_ms: settleOf(this.#world),
+      pause_ms: this.#world.durations.pause_ms,
       stop_reason: closing === null ? null : stopReason(closing),
-      wake_in_ms: DURATIONS.stage_lease_ms,
+      wake_in_ms: this.#world.durations.stage_lease_ms,
     });
     this.#world.note(`· olga says ${verdict}: ${outcome.result}`);
     if (outcome.result === 'recorded') this.#hint(outcome.row);
@@ -343,6 +344,6 @@ export class People {
   }
 }
 
-function settleOf(kind: ProviderKind): number {
-  return DURATIONS.pause_ms + DURATIONS.provider_ms + (kind === 'eventual' ? VISIBILITY_MS : 0) + DURATIONS.epsilon_ms;
+function settleOf({ durations, provider }: World): number {
+  return settleMs(durations, provider.kind === 'eventual' ? VISIBILITY_MS : 0);
 }

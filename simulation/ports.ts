@@ -22,14 +22,7 @@ import { StoreRefusal } from './memory-store.ts';
 import { Killed, type ProcessLife } from './process-life.ts';
 import type { ProviderKind, Reception } from './provider.ts';
 import { NEVER, type Task } from './scheduler.ts';
-import {
-  DURATIONS,
-  SHORT_RETENTION_MS,
-  SIMULATION_LIMITS,
-  SLOW_PROVIDER_MS,
-  VISIBILITY_MS,
-  type World,
-} from './world.ts';
+import { SIMULATION_LIMITS, VISIBILITY_MS, type World } from './world.ts';
 
 /** What one process life sees of the world; the real worker functions run on this. */
 export interface Ports {
@@ -46,8 +39,6 @@ export interface Ports {
   metrics: Metrics;
 }
 
-const READ_TIMEOUT_MS = DURATIONS.read_timeout_ms;
-
 export function portsOf(world: World, life: ProcessLife): Ports {
   const http = readHttp(world, life);
   return {
@@ -60,8 +51,8 @@ export function portsOf(world: World, life: ProcessLife): Ports {
     systems: systemsOf(world, http),
     durations:
       world.lacks('settle') && life.service === 'reconciler'
-        ? { ...DURATIONS, pause_ms: 1, provider_ms: 1 }
-        : DURATIONS,
+        ? { ...world.durations, pause_ms: 1, provider_ms: 1 }
+        : world.durations,
     limits: world.lacks('bounded-verify')
       ? { ...SIMULATION_LIMITS, verification_waits_max: 1_000_000 }
       : SIMULATION_LIMITS,
@@ -364,7 +355,7 @@ function readHttp(world: World, life: ProcessLife): ReadHttp {
                   scheduler.add({
                     name: `${life.name} gives up on ${what}`,
                     owner: life,
-                    earliestMs: startedMs + READ_TIMEOUT_MS,
+                    earliestMs: startedMs + world.durations.read_timeout_ms,
                     run: timeout,
                   });
               },
@@ -472,7 +463,7 @@ function connectionOf(
       const write = scheduler.add({
         name: `${life.name} writes the request`,
         owner: life,
-        latestMs: world.assumptions.a1 ? scheduler.nowMs + DURATIONS.pause_ms : NEVER,
+        latestMs: world.assumptions.a1 ? scheduler.nowMs + world.durations.pause_ms : NEVER,
         run: () => {
           life.blockedBy = null;
           if (phase !== 'open') return;
@@ -541,7 +532,7 @@ function transmit(
 ): void {
   const { scheduler, provider } = world;
   const { life, over } = back;
-  const latestMs = scheduler.nowMs + (provider.kind === 'slow' ? SLOW_PROVIDER_MS : DURATIONS.provider_ms);
+  const latestMs = scheduler.nowMs + (provider.kind === 'slow' ? world.slowMs : world.durations.provider_ms);
   const answer = (reply: HttpReply) => {
     if (!life.alive) return;
     scheduler.add({
@@ -605,10 +596,10 @@ function settleLater(
 // ---------------------------------------------------------------------------------------------------------------- systems
 
 /** What each kind of target declares: the contract that its workers believe. */
-export function contractOf(kind: ProviderKind): ConnectorContract {
+export function contractOf({ provider, retentionMs }: World): ConnectorContract {
   const key = SANDBOX_PAYMENTS_CONTRACT.idempotency;
   if (key.kind !== 'key') throw new Error('the payments keep keys');
-  switch (kind) {
+  switch (provider.kind) {
     case 'strong':
       return { ...SANDBOX_PAYMENTS_CONTRACT, idempotency: { kind: 'none' }, settlement: 'sync', reversalHorizonMs: 0 };
     case 'eventual':
@@ -617,7 +608,7 @@ export function contractOf(kind: ProviderKind): ConnectorContract {
     case 'slow':
       return {
         ...SANDBOX_PAYMENTS_CONTRACT,
-        idempotency: { ...key, retentionMs: SHORT_RETENTION_MS, safetyMarginMs: 0 },
+        idempotency: { ...key, retentionMs, safetyMarginMs: 0 },
         reversalHorizonMs: 0,
       };
     case 'pending':
@@ -629,7 +620,7 @@ export function contractOf(kind: ProviderKind): ConnectorContract {
 }
 
 function believedContract(world: World): ConnectorContract {
-  const contract = contractOf(world.provider.kind);
+  const contract = contractOf(world);
   const key = SANDBOX_PAYMENTS_CONTRACT.idempotency;
   if (key.kind !== 'key') return contract;
   if (world.lacks('retry-only-idempotent')) return { ...contract, idempotency: key };
@@ -646,7 +637,7 @@ function systemsOf(world: World, http: ReadHttp): Systems {
     ...(world.provider.kind === 'eventual'
       ? { credits: { url: 'http://provider.sim', read_key: 'read', write_key: 'write' } }
       : {}),
-    read_timeout_ms: READ_TIMEOUT_MS,
+    read_timeout_ms: world.durations.read_timeout_ms,
     http,
   });
   const name = world.provider.kind === 'eventual' ? 'credit' : 'refund';

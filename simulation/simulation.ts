@@ -30,7 +30,7 @@ import type { ProviderKind } from './provider.ts';
 import { PROVIDER_KINDS } from './provider.ts';
 import { isStoreRule, type PortRule, type Rule } from './rules.ts';
 import { NEVER, type Task } from './scheduler.ts';
-import { type Assumptions, type Counts, DURATIONS, START_MS, World } from './world.ts';
+import { type Assumptions, type Counts, PACES, type Pace, START_MS, World } from './world.ts';
 
 // Connectors make some of their schemas per call; compiling each of them would take most of a simulation's time.
 z.config({ jitless: true });
@@ -73,6 +73,7 @@ export interface Shape {
   /** Kinds of faults that this world knows. */
   faults: ReadonlySet<string>;
   clock: 'sleeps' | 'jumps' | 'right';
+  pace: Pace;
   /** Follow closed runs to the last closure audit. */
   audits: boolean;
 }
@@ -192,6 +193,7 @@ export class Simulation {
       portRules: new Set(without.filter((rule): rule is PortRule => !isStoreRule(rule))),
       storeRules: without.filter(isStoreRule),
       assumptions: { a1: true, ...options.assumptions },
+      durations: PACES[this.shape.pace],
       onCommit: (run, event) => this.#committed(run, event),
     });
     this.people = new People(this.world, this.shape.approvalLifeMs);
@@ -432,13 +434,13 @@ export class Simulation {
 
   #freeSweepers(): Worker[] {
     const { store, scheduler } = this.world;
-    if (!this.#sweeps || !store.anyDue(DURATIONS.lease_loss_ms)) return [];
+    if (!this.#sweeps || !store.anyDue(this.world.durations.lease_loss_ms)) return [];
     return this.#workers.filter(
       ({ life }) =>
         life.service === 'reconciler' &&
         life.runs &&
         !life.sweeping &&
-        scheduler.nowMs >= life.lastSweepMs + DURATIONS.sweep_interval_ms,
+        scheduler.nowMs >= life.lastSweepMs + this.world.durations.sweep_interval_ms,
     );
   }
 
@@ -450,10 +452,10 @@ export class Simulation {
     for (const { life } of this.#workers) {
       if (life.service !== 'reconciler' || !life.runs || life.sweeping) continue;
       const dueMs = Math.max(
-        store.nextWakeMs(DURATIONS.lease_loss_ms),
-        store.anyDue(DURATIONS.lease_loss_ms) ? scheduler.nowMs : 0,
+        store.nextWakeMs(this.world.durations.lease_loss_ms),
+        store.anyDue(this.world.durations.lease_loss_ms) ? scheduler.nowMs : 0,
       );
-      next = Math.min(next, Math.max(dueMs, life.lastSweepMs + DURATIONS.sweep_interval_ms));
+      next = Math.min(next, Math.max(dueMs, life.lastSweepMs + this.world.durations.sweep_interval_ms));
     }
     return next;
   }
@@ -655,11 +657,16 @@ export class Simulation {
     for (const run of store.runs.values()) {
       if (run.wakeMs !== null) near(run.wakeMs);
       if (run.state === 'awaiting_approval' && run.approvalExpiresMs !== null)
-        near(run.approvalExpiresMs - dice.pick([0, DURATIONS.epsilon_ms + 1_000]));
+        near(run.approvalExpiresMs - dice.pick([0, this.world.durations.epsilon_ms + 1_000]));
       for (const attempt of run.attemptRows) {
         near(attempt.deadlineMs);
-        near(attempt.deadlineMs + DURATIONS.sweep_grace_ms);
-        near(attempt.deadlineMs + DURATIONS.pause_ms + DURATIONS.provider_ms + DURATIONS.epsilon_ms);
+        near(attempt.deadlineMs + this.world.durations.sweep_grace_ms);
+        near(
+          attempt.deadlineMs +
+            this.world.durations.pause_ms +
+            this.world.durations.provider_ms +
+            this.world.durations.epsilon_ms,
+        );
       }
     }
     for (const task of scheduler.tasks) {
@@ -705,7 +712,7 @@ export class Simulation {
 
   /** Whether nothing of interest can come any more: every run is closed for good and nothing is under way. */
   #isOver(): boolean {
-    return this.#isQuiet() && this.world.store.nextWakeMs(DURATIONS.lease_loss_ms) === NEVER;
+    return this.#isQuiet() && this.world.store.nextWakeMs(this.world.durations.lease_loss_ms) === NEVER;
   }
 
   #isQuiet(): boolean {
@@ -717,7 +724,7 @@ export class Simulation {
   async audit(): Promise<void> {
     const { store, provider } = this.world;
     for (let steps = 0; steps < LIVE_STEPS && this.#violation === null; steps++) {
-      if (store.nextWakeMs(DURATIONS.lease_loss_ms) === NEVER && this.#isQuiet()) break;
+      if (store.nextWakeMs(this.world.durations.lease_loss_ms) === NEVER && this.#isQuiet()) break;
       if (!(await this.step(false))) break;
     }
     this.#guard(() => checkSurfaced(store, provider));
@@ -804,6 +811,7 @@ function drawShape(dice: Dice, kind: ProviderKind): Shape {
     faultRate: rate,
     faults: new Set(FAULTS.filter(() => dice.chance(share))),
     clock: dice.pick(['right', 'sleeps', 'jumps']),
+    pace: dice.pick(['quick', 'quick', 'tardy']),
     audits: dice.chance(0.15),
   };
 }

@@ -7,6 +7,7 @@ import {
   type Limits,
   PROFILES,
   type RunId,
+  retryReserveMs,
   type Stage,
 } from '@counterstamp/manifest-core';
 import { Dice } from './dice.ts';
@@ -19,15 +20,18 @@ import { Scheduler, type Task } from './scheduler.ts';
 /** Where virtual time begins. */
 export const START_MS = Date.parse('2026-09-30T14:00:00.000Z');
 
-/** The `fast` profile: the inequalities of the protocol hold for it as for production, and settling takes few steps. */
-export const DURATIONS: Durations = PROFILES.fast;
+/**
+ * Durations that worlds have. `quick` is the fast profile. At a `tardy` target a request may still be under way when others begin to look, so
+ * that what the protocol says about waiting matters more often.
+ */
+export const PACES = {
+  quick: PROFILES.fast,
+  tardy: { ...PROFILES.fast, pause_ms: 1_500, provider_ms: 6_000 },
+} as const satisfies Record<string, Durations>;
+export type Pace = keyof typeof PACES;
 export const SIMULATION_LIMITS: Limits = LIMITS;
-/** Declared retention of the providers that forget keys, and the margin that their contract keeps, in milliseconds. */
-export const SHORT_RETENTION_MS = 12_000;
-/** Longest visibility lag of the eventual look-up (its contract's V). */
+/** Longest visibility lag of the eventual look-up (its contract's V), in milliseconds. */
 export const VISIBILITY_MS = 1_000;
-/** How late the slow provider applies a request: beyond P, and within what the retention margin still covers (D + Z + 2P + 2ε). */
-export const SLOW_PROVIDER_MS = 4_500;
 
 export interface Message {
   id: number;
@@ -73,6 +77,11 @@ export class World {
   readonly ids: Ids;
   readonly portRules: ReadonlySet<PortRule>;
   readonly assumptions: Assumptions;
+  readonly durations: Durations;
+  /** Declared retention of the providers that forget keys: room for a retry once absence is settled, and not for much more. */
+  readonly retentionMs: number;
+  /** How late the slow provider applies a request: beyond P, and within what the retention margin still covers (D + Z + 2P). */
+  readonly slowMs: number;
   readonly counts: Counts = Object.fromEntries(COUNTED.map((name) => [name, 0])) as Counts;
   readonly failpoints = new Map<FailpointName, number>();
   readonly trace: string[] = [];
@@ -95,14 +104,19 @@ export class World {
     portRules: ReadonlySet<PortRule>;
     storeRules: readonly StoreRule[];
     assumptions: Assumptions;
+    durations: Durations;
     onCommit: CommitListener;
   }) {
     this.scheduler = new Scheduler(START_MS);
     this.portRules = options.portRules;
     this.assumptions = options.assumptions;
+    this.durations = options.durations;
+    const { call_deadline_ms, pause_ms, provider_ms } = options.durations;
+    this.retentionMs = 3 * retryReserveMs(options.durations) + 900;
+    this.slowMs = call_deadline_ms + pause_ms + 2 * provider_ms;
     const nowMs = () => this.scheduler.nowMs;
     this.store = new MemoryStore({ nowMs, without: options.storeRules, onCommit: options.onCommit });
-    this.provider = new Provider(options.kind, nowMs, SHORT_RETENTION_MS);
+    this.provider = new Provider(options.kind, nowMs, this.retentionMs);
     const tag = (options.seed >>> 0).toString(16).padStart(8, '0');
     const draw = () => (++this.#drawn).toString(16).padStart(12, '0');
     this.ids = {

@@ -3,7 +3,7 @@ import net from 'node:net';
 /**
  * What happens to a connection whose first bytes match, from the moment that they are sent. `reply`: what the target answers.
  * `cut_request`: reset before anything reaches the target. `cut_reply`: the target gets it all, then the connection is reset.
- * `swallow`: accepted and never forwarded. `delay_request`: forwarded later, whether or not anybody still waits. `hold_reply`: the answer waits until `release()`. `delay_reply`: it comes later. `half_reply`: its first
+ * `swallow`: accepted and never forwarded. `delay_request`: forwarded later, whether or not anybody still waits. `delay_reply`: it comes later. `half_reply`: its first
  * half, then the end. `duplicate`: the same bytes go to the target on a second connection as well, whose answer nobody hears.
  */
 export type TcpFault =
@@ -11,7 +11,6 @@ export type TcpFault =
   | { kind: 'cut_reply' }
   | { kind: 'swallow' }
   | { kind: 'delay_request'; ms: number }
-  | { kind: 'hold_reply' }
   | { kind: 'delay_reply'; ms: number }
   | { kind: 'half_reply' }
   | { kind: 'duplicate' };
@@ -129,9 +128,6 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     switch (fault?.kind) {
       case 'cut_reply':
         inner.resetAndDestroy();
-        return;
-      case 'hold_reply':
-        pair.held.push(chunk);
         return;
       case 'delay_reply':
         setTimeout(() => inner.write(chunk), fault.ms);

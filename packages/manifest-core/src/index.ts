@@ -101,8 +101,8 @@ export {
   nothingLeft,
   type RetryFacts,
   type RetryRefusal,
-  type SeenEffect,
   SENDS_MAX,
+  type SeenEffect,
   type Settlement,
 } from './recovery-guards.ts';
 export { SERVICES, type Service } from './services.ts';

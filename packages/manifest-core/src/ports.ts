@@ -256,7 +256,7 @@ export interface Store {
     rehint_max_ms: number;
     sweep_grace_ms: number;
     lease_loss_ms: number;
-  }): Promise<{ due: DueRun[]; /** Due, and locked by somebody: left to a later sweep. */ skipped: number }>;
+  }): Promise<{ due: DueRun[] /** Due, and locked by somebody: left to a later sweep. */; skipped: number }>;
   audit(entry: AuditEntry): Promise<void>;
   beat(): Promise<void>;
   /** Records that this instance ended by itself: no send of its own is under way any more (protocol rule 20). */

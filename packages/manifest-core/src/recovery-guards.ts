@@ -118,7 +118,9 @@ export function mayRetry(facts: RetryFacts): 'after_not_sent' | 'after_absence' 
   if (facts.absence === null) return 'not_settled';
   if (absenceCounts(facts.absence)) return 'after_absence';
   const left = facts.attempts.filter((attempt) => attempt.status !== 'not_sent');
-  return left.every((attempt) => attempt.status === 'uncertain' && attempt.retry_safe_in !== null && attempt.retry_safe_in <= 0)
+  return left.every(
+    (attempt) => attempt.status === 'uncertain' && attempt.retry_safe_in !== null && attempt.retry_safe_in <= 0,
+  )
     ? 'after_retry_safe'
     : 'not_settled';
 }

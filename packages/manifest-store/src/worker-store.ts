@@ -27,10 +27,7 @@ function isRefusal(code: string): code is DispatchRefusal {
 }
 
 /** The workers' store on Postgres: each call is one statement, one round trip, one transaction. */
-export function createWorkerStore(
-  sql: Sql,
-  deps: { instance_id: string; ids: Ids; process?: InstanceProcess },
-): Store {
+export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Ids; process?: InstanceProcess }): Store {
   const { instance_id, ids, process } = deps;
   return {
     load: (run_id) => loadRun(sql, run_id),

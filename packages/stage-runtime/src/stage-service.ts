@@ -81,7 +81,10 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
 
   const told = () =>
     service.store.endInstance().catch((error: unknown) => {
-      log.warn({ reason: error instanceof Error ? error.message : String(error) }, 'the end of this instance is not recorded');
+      log.warn(
+        { reason: error instanceof Error ? error.message : String(error) },
+        'the end of this instance is not recorded',
+      );
     });
 
   return {

@@ -281,9 +281,19 @@ describe('a recorded retry', () => {
   test.each<[string, Partial<Manifest>, number, RegExp]>([
     ['the run’s deadline has passed', {}, epochMs(approved.deadlines.run), /deadline of the whole run/],
     ['the approval has expired', {}, expiresMs, /retry was refused: .*expir/i],
-    ['the stored bytes were changed', withAction({ canonical: '{}' }), START_MS, /retry was refused: The stored action/],
+    [
+      'the stored bytes were changed',
+      withAction({ canonical: '{}' }),
+      START_MS,
+      /retry was refused: The stored action/,
+    ],
     ['another action was fixed', { action_revision: 99 as Revision }, START_MS, /for another action/],
-    ['a rejection came', { approval: decided(approved, 'prn_bob', 'reject').approval }, START_MS, /retry was refused: The recorded decisions do not suffice/],
+    [
+      'a rejection came',
+      { approval: decided(approved, 'prn_bob', 'reject').approval },
+      START_MS,
+      /retry was refused: The recorded decisions do not suffice/,
+    ],
     [
       'an approver was lost',
       { approval: { ...approval, decisions: [] }, decisions_sufficient: false },

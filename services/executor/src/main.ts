@@ -1,4 +1,11 @@
-import { type Environment, holdSessionLease, openOneShot, runService, startStageService, workerStore } from '@counterstamp/stage-runtime';
+import {
+  type Environment,
+  holdSessionLease,
+  openOneShot,
+  runService,
+  startStageService,
+  workerStore,
+} from '@counterstamp/stage-runtime';
 import { openSystems } from '@counterstamp/workflows';
 import { parseConfig } from './config.ts';
 import { executorStages } from './stages.ts';

@@ -96,9 +96,7 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
       expiry_margin_ms: durations.epsilon_ms + EXPIRY_MARGIN_MS,
       sweep_grace_ms: durations.sweep_grace_ms,
       count_dev_keys: deps.development,
-      retry: retry
-        ? { retention_ms: keyRetentionMs(workflow.contract), reserve_ms: retryReserveMs(durations) }
-        : null,
+      retry: retry ? { retention_ms: keyRetentionMs(workflow.contract), reserve_ms: retryReserveMs(durations) } : null,
     });
     // Awaited below; meanwhile a rejection must not end the process.
     committing.catch(() => undefined);
@@ -114,7 +112,11 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
     const transport = oneSend(connection, storedBytes, leftMs, durations.epsilon_ms, failpoint);
     // Up to the write inside `execute` everything is synchronous; what follows waits for the answer.
     const answer = executed(workflow, prepared, transport, log.child({ attempt_id }));
-    const committed = { from: manifest.state, to: 'executing', trigger: retry ? 'retry_dispatched' : 'dispatched' } as const;
+    const committed = {
+      from: manifest.state,
+      to: 'executing',
+      trigger: retry ? 'retry_dispatched' : 'dispatched',
+    } as const;
     metrics.transition(committed);
     log.info(
       { ...committed, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key },

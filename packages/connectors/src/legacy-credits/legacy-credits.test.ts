@@ -190,12 +190,15 @@ function connectorWith(answer: (url: string) => HttpReply | { kind: 'unreachable
     timeoutMs: 1_000,
   });
   const observe = () =>
-    connector.observe({ ...ACTION }, {
-      run_id: RUN_ID,
-      action_digest: DIGEST,
-      attempts: [],
-      fields: ['amount_minor', 'memo'],
-    });
+    connector.observe(
+      { ...ACTION },
+      {
+        run_id: RUN_ID,
+        action_digest: DIGEST,
+        attempts: [],
+        fields: ['amount_minor', 'memo'],
+      },
+    );
   return { connector, asked, observe };
 }
 
