@@ -80,6 +80,9 @@ function usualEnd({ row, kind }: Cell): End {
       return { state: 'expired', reasons: ['approval_expired'], sends: [0, 0], effects: [0, 0] };
     case 'retry':
       return { ...seen, sends: [2, 2] };
+    case 'doubt':
+      // The executor whose answer was held back says in the end what it got.
+      return orLate(seen);
     case 'verdict':
       return { state: 'parked', reasons: [], sends: [1, 1], effects: [0, 0] };
     default:
@@ -118,7 +121,7 @@ function byCode(cell: Cell, after: Aftermath): string[] {
     case 'L':
       return [
         ...ended(after, usual),
-        ...untouched(after),
+        ...untouched(after, usual),
         // A sweeper that loses says nothing: the other one did.
         ...need(isSweeper || said(after.victim_said, LOST, IDLE), 'the stopped worker does not say that it lost'),
         ...need(row.service !== 'executor' || first?.instance_id !== after.victim, 'the stopped executor dispatched'),
@@ -176,8 +179,7 @@ function byCode(cell: Cell, after: Aftermath): string[] {
       return [
         ...ended(after, orLate(usual)),
         ...need(swept, 'the attempt was not swept'),
-        // A run that is parked is told: its person should know.
-        ...(usual.state === 'parked' ? [] : untouched(after)),
+        ...untouched(after, usual),
         ...need(after.late_evidence === 1, `${after.late_evidence} pieces of late evidence`),
         ...need(said(after.victim_said, KEPT), 'the stopped executor does not say that its answer is kept'),
       ];
@@ -253,10 +255,10 @@ function orLate(end: End): End {
   return end.reasons.length === 0 ? end : { ...end, reasons: [...end.reasons, 'late_effect_found'] };
 }
 
-/** The process that went on after everything was settled changed nothing of the run. */
-function untouched(after: Aftermath): string[] {
+/** The process that went on after everything was settled changed nothing of the run; one that is parked may be told what it knows. */
+function untouched(after: Aftermath, end?: End): string[] {
   return need(
-    after.revision_last === after.revision_settled,
+    after.revision_last === after.revision_settled || end?.state === 'parked',
     `revision ${after.revision_settled} became ${after.revision_last} when the stopped process went on`,
   );
 }

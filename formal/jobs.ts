@@ -50,14 +50,15 @@ export function runJob({ environment, off, statesMax, wanted, collect = false }:
   const env = surfacing ?? LIVENESS[environment];
   if (env === undefined) throw new Error(`no environment ${environment}`);
   const goal = surfacing === undefined ? rests : surfaced;
-  const { states, seconds, truncated, stuck } = checkLiveness(protocolModel({ rules, env }), goal, { statesMax });
+  const model = protocolModel({ rules, env, ...(collect ? { onJudgement: questions.add } : {}) });
+  const { states, seconds, truncated, stuck } = checkLiveness(model, goal, { statesMax });
   const violation = surfacing === undefined ? 'LIVE' : 'SURFACE';
   return {
     states,
     depth: null,
     seconds,
     truncated,
-    questions: [],
+    questions: questions.all,
     violations:
       stuck === null
         ? []

@@ -48,7 +48,7 @@ function judge({ mutation, environment, violations }: Search, result: JobResult)
       return `${wanted} NOT FOUND (${environment})`;
     }
     keepTrace(
-      `no-${mutation}.${wanted}`,
+      traceName(mutation, wanted),
       `Without ${mutation}: ${wanted} in ${environment}, ${hit.steps} steps. ${hit.about}`.trimEnd(),
       hit.trace,
     );
@@ -59,6 +59,11 @@ function judge({ mutation, environment, violations }: Search, result: JobResult)
     problems.push(`${mutation}: ${violation}@${steps} in ${environment}, where other rules held alone`);
   if (result.truncated) problems.push(`${mutation}: ${environment} is too large to say that other rules hold alone`);
   return [`none (${environment}): other rules hold alone`];
+}
+
+/** `no-<rule>.<violation>`, `without-<assumption>.<violation>`. */
+function traceName(mutation: string, violation: Violation): string {
+  return `${mutation.startsWith('without-') ? '' : 'no-'}${mutation}.${violation}`;
 }
 
 const lines = mutations.map(({ name }) => `${name.padEnd(46)} ${(found.get(name) ?? []).join('  ')}`);

@@ -17,7 +17,7 @@ export const INVARIANTS = {
   HOLD: 'nothing is dispatched while held',
   ONE_IN_FLIGHT: 'one effect in doubt per resource',
   LIVE: 'terminal or parked, always',
-  SURFACE: 'an effect behind a failed run is found',
+  SURFACE: 'an effect behind a failed run, or one undone behind a completed run, is found',
   BUG: 'no worker asks the database for what it refuses',
   HISTORY: 'the history checker finds nothing',
 } as const;
@@ -223,9 +223,11 @@ export function rests(run: MemoryRun): boolean {
   return isClosed(run.state) || (run.state === 'needs_reconciliation' && run.parked_reason !== null);
 }
 
-/** SURFACE: every effect behind a run that is closed without one must have been found by now. */
+/** SURFACE: every effect behind a run that is closed without one must have been found by now, and every settled effect that was undone. */
 export function checkSurfaced(store: MemoryStore, provider: Provider): void {
   for (const run of store.runs.values()) {
+    if (run.state === 'completed' && !provider.effects.some((item) => item.run_id === run.made.run_id && stands(item)))
+      broken('SURFACE', `nobody noticed that the effect of the completed ${run.made.run_id} was undone`);
     if (run.state !== 'failed' || run.stop_reason?.code === 'settled_with_difference') continue;
     const effect = provider.effects.find((item) => item.run_id === run.made.run_id && stands(item));
     if (effect !== undefined) broken('SURFACE', `nobody found ${effect.ref} behind the failed ${run.made.run_id}`);

@@ -498,6 +498,8 @@ export class MemoryStore {
         throw new StoreRefusal('CS004', `the retry is refused: ${refusal ?? 'of another kind'}`);
       set.retry_allowed = true;
     }
+    if (on === 'attempt_overdue' && this.#isOvertaken(run, facts, now)) return { kind: 'stale_revision' };
+    if (on === 'action_fixed' && expiryOf(facts) <= now) return { kind: 'stale_revision' };
     if (on === 'retry_refused') {
       if (!run.retry_allowed) throw new StoreRefusal('CS003', 'no retry is recorded');
       set.retry_allowed = false;
@@ -546,13 +548,7 @@ export class MemoryStore {
       const outcome = facts.attempt_outcome;
       const index = run.attemptRows.findIndex((attempt) => attempt.attempt_id === outcome.attempt_id);
       const attempt = run.attemptRows[index];
-      const instance = attempt && this.instances.get(attempt.instance_id);
-      const mayClose =
-        attempt?.status === 'started' &&
-        (on !== 'attempt_overdue' ||
-          now >= attempt.deadlineMs ||
-          (instance !== undefined && (instance.endedMs !== null || instance.leaseLostMs !== null)));
-      if (attempt === undefined || !mayClose)
+      if (attempt?.status !== 'started')
         throw new StoreRefusal('CS003', `no open attempt ${outcome.attempt_id} that this may close`);
       run.attemptRows[index] = {
         ...attempt,
@@ -603,6 +599,14 @@ export class MemoryStore {
     });
   }
 
+  /** Whether the attempt is its worker's again: its deadline lies ahead, and its instance holds its lease. */
+  #isOvertaken(run: MemoryRun, facts: CommitFacts, now: number): boolean {
+    const attempt = run.attemptRows.find((one) => one.attempt_id === facts.attempt_outcome?.attempt_id);
+    if (attempt?.status !== 'started' || now >= attempt.deadlineMs) return false;
+    const instance = this.instances.get(attempt.instance_id);
+    return instance === undefined || (instance.endedMs === null && instance.leaseLostMs === null);
+  }
+
   #fixAction(
     run: MemoryRun,
     action_revision: number,
@@ -626,7 +630,6 @@ export class MemoryStore {
       bound.connector_version !== made.connector_version ||
       bound.tenant_id !== made.tenant_id ||
       (made.approval_life_ms !== null && expiresMs > now + made.approval_life_ms) ||
-      expiresMs <= now ||
       bound.display_digest !== digestOf('cs.display.v1', asked.display_canonical)
     )
       throw new StoreRefusal('CS003', 'the approval request does not bind this action');
@@ -1401,3 +1404,9 @@ const VERDICT_MOVES = {
   still_unknown: { on: 'person_unsure', to: 'needs_reconciliation' },
   look_again: { on: 'person_unsure', to: 'needs_reconciliation' },
 } as const satisfies Record<string, { on: Trigger; to: State }>;
+
+/** When the approval that a commit asks for would expire; not a number where it asks for none. */
+function expiryOf(facts: CommitFacts): number {
+  const { approval_request: asked } = facts;
+  return asked === undefined ? Number.NaN : Date.parse(String((JSON.parse(asked.canonical) as JsonObject).expires_at));
+}

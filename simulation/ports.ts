@@ -22,7 +22,7 @@ import { StoreRefusal } from './memory-store.ts';
 import { Killed, type ProcessLife } from './process-life.ts';
 import type { ProviderKind, Reception } from './provider.ts';
 import { NEVER, type Task } from './scheduler.ts';
-import { SIMULATION_LIMITS, VISIBILITY_MS, type World } from './world.ts';
+import { REVERSAL_HORIZON_MS, SIMULATION_LIMITS, VISIBILITY_MS, type World } from './world.ts';
 
 /** What one process life sees of the world; the real worker functions run on this. */
 export interface Ports {
@@ -53,12 +53,17 @@ export function portsOf(world: World, life: ProcessLife): Ports {
       world.lacks('settle') && life.service === 'reconciler'
         ? { ...world.durations, pause_ms: 1, provider_ms: 1 }
         : world.durations,
-    limits: world.lacks('bounded-verify')
-      ? { ...SIMULATION_LIMITS, verification_waits_max: 1_000_000 }
-      : SIMULATION_LIMITS,
+    limits: limitsOf(world),
     log: logOf(world, life),
     metrics: METRICS,
   };
+}
+
+function limitsOf(world: World): Limits {
+  const limits = { ...SIMULATION_LIMITS };
+  if (world.lacks('bounded-verify')) limits.verification_waits_max = 1_000_000;
+  if (world.lacks('bounded-looks')) limits.look_ups_max = 1_000_000;
+  return limits;
 }
 
 // ---------------------------------------------------------------------------------------------------------------- time
@@ -338,7 +343,7 @@ function readHttp(world: World, life: ProcessLife): ReadHttp {
           risk: 0.2,
           run: (mode) => {
             const reply: HttpReply =
-              mode === 'error'
+              mode === 'error' || provider.readsFail
                 ? { kind: 'reply', status: 503, headers: {}, body: new Uint8Array() }
                 : provider.read(url);
             if (!life.alive) return;
@@ -504,6 +509,7 @@ function noReply(
   world: World,
   reason: 'timeout' | 'reset' | 'truncated',
 ): Awaited<ReturnType<OneShotConnection['send']>> {
+  if (world.lacks('not-sent-means-no-byte')) return { kind: 'not_sent', reason: 'aborted', detail: 'simulated' };
   if (!world.lacks('timeout-is-uncertain')) return { kind: 'no_reply', reason, detail: 'simulated' };
   const code = world.provider.kind === 'eventual' ? 'invalid_request' : 'charge_disputed';
   const status = world.provider.kind === 'eventual' ? 400 : 402;
@@ -612,7 +618,7 @@ export function contractOf({ provider, retentionMs }: World): ConnectorContract 
         reversalHorizonMs: 0,
       };
     case 'pending':
-      return { ...SANDBOX_PAYMENTS_CONTRACT, reversalHorizonMs: 60_000 };
+      return { ...SANDBOX_PAYMENTS_CONTRACT, reversalHorizonMs: REVERSAL_HORIZON_MS };
     case 'key':
     case 'partial':
       return { ...SANDBOX_PAYMENTS_CONTRACT, reversalHorizonMs: 0 };
@@ -683,17 +689,6 @@ function connectorOf(world: World, connector: Connector): Connector {
 
 const METRICS: Metrics = new Proxy({} as Metrics, { get: () => () => undefined });
 
-/**
- * What the database refuses although the worker was right when it decided, and a later hint or sweep puts right: a preflight that was stopped
- * for longer than the approval would live, and a sweeper whose attempt's instance took its lease again meanwhile.
- */
-function isOvertaken(error: unknown): boolean {
-  return (
-    error instanceof StoreRefusal &&
-    /^(?:the approval request does not bind this action|no open attempt .* that this may close)$/.test(error.message)
-  );
-}
-
 /** Keeps only what may never happen: an error that is neither an outage nor this simulation's own kill. */
 function logOf(world: World, life: ProcessLife): Logger {
   const quiet = () => undefined;
@@ -703,7 +698,7 @@ function logOf(world: World, life: ProcessLife): Logger {
     warn: quiet,
     error: (fields: { err?: unknown }, message: string) => {
       const { err } = fields;
-      if (!life.alive || err instanceof StoreUnavailable || err instanceof Killed || isOvertaken(err)) return;
+      if (!life.alive || err instanceof StoreUnavailable || err instanceof Killed) return;
       world.faults.push(
         `${life.name}: ${message}: ${err instanceof Error ? `${err.name} ${err.message}` : String(err)}`,
       );

@@ -89,6 +89,8 @@ export class Provider {
   readonly cases: BusinessCase[] = [];
   readonly ledger: LedgerEntry[] = [];
   readonly effects: ProviderEffect[] = [];
+  /** While no read is answered. */
+  readsFail = false;
   readonly #keys = new Map<string, { body: string; reply: HttpReply; effect: ProviderEffect; storedMs: number }>();
   readonly #now: () => number;
   readonly #retentionMs: number;

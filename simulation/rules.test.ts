@@ -166,6 +166,21 @@ const CASES: readonly Case[] = [
     },
   },
   {
+    name: 'not-sent-means-no-byte',
+    without: ['not-sent-means-no-byte'],
+    breaks: 'I1',
+    provider: 'strong',
+    script: async (s) => {
+      await s.upTo(/^executor-1 ← dispatch/);
+      await s.pass(1_700);
+      await s.upTo(/^executor-1 writes/);
+      s.hold(/^the request arrives$/);
+      await s.happens(/^executor-1 writes/);
+      // The call ends without an answer while its request is still on its way.
+      await s.until(() => s.run().attempts === 2 || sinceDispatch(s) >= 2_600);
+    },
+  },
+  {
     name: 'conflict-is-uncertain',
     without: ['conflict-is-uncertain'],
     breaks: 'I8',
@@ -351,6 +366,17 @@ const CASES: readonly Case[] = [
     script: async (s) => {
       await s.until(() => s.world.provider.effects.length > 0);
       s.drop(/settles$/);
+    },
+  },
+  {
+    name: 'bounded-looks',
+    without: ['bounded-looks'],
+    breaks: 'LIVE',
+    provider: 'strong',
+    script: async (s) => {
+      await s.upTo(/^the request arrives/);
+      await s.happens(/^the request arrives/, 'request-lost');
+      s.world.provider.readsFail = true;
     },
   },
   {
@@ -558,6 +584,20 @@ const CASES: readonly Case[] = [
   },
 ];
 
+/** One more of closure-audit: a settled effect that the provider undoes. */
+const REVERSAL: Case = {
+  name: 'closure-audit of a completed run',
+  without: ['closure-audit'],
+  breaks: 'SURFACE',
+  provider: 'pending',
+  audits: true,
+  script: async (s) => {
+    await s.until(() => state(s) === 'completed');
+    for (const effect of s.world.provider.effects) Object.assign(effect, { status: 'failed', undone: true });
+  },
+};
+const ALL: readonly Case[] = [...CASES, REVERSAL];
+
 async function play(
   { provider, shape = {}, zombie = false, excused = [], audits = false, script }: Case,
   without: readonly Rule[],
@@ -574,14 +614,14 @@ async function play(
 }
 
 describe('without the rule', () => {
-  test.each(CASES)('$name, $breaks is broken', async (one) => {
+  test.each(ALL)('$name, $breaks is broken', async (one) => {
     const { violation, trace } = await play(one, one.without);
     expect(violation?.invariant, `${violation?.detail}\n${trace.join('\n')}`).toBe(one.breaks);
   });
 });
 
 describe('with the rule', () => {
-  test.each(CASES)('$name, the same schedule breaks nothing', async (one) => {
+  test.each(ALL)('$name, the same schedule breaks nothing', async (one) => {
     const { violation, trace } = await play(one, []);
     expect(violation, trace.join('\n')).toBeNull();
   });

@@ -11,6 +11,7 @@ export const PORT_RULES = [
   't0-before-begin',
   'deadline-check-before-send',
   'timeout-is-uncertain',
+  'not-sent-means-no-byte',
   'conflict-is-uncertain',
   'clear-rejection-of-the-first-alone',
   'retry-only-idempotent',
@@ -23,6 +24,7 @@ export const PORT_RULES = [
   'match-by-reference',
   'sweeper',
   'bounded-verify',
+  'bounded-looks',
 ] as const;
 export type PortRule = (typeof PORT_RULES)[number];
 

@@ -99,3 +99,9 @@ test('nothing of the simulation reads an environment, a real clock or chance; th
   // The command offers no switch either.
   expect(readFileSync(new URL('main.ts', folder), 'utf8')).not.toMatch(/without/);
 });
+
+test('a seed is the same world whether its provider is named or drawn', async () => {
+  const drawn = await new Simulation({ seed: 7 }).run();
+  const named = await new Simulation({ seed: 7, provider: drawn.provider }).run();
+  expect(named.traceHash).toBe(drawn.traceHash);
+});

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import type { RunId, Stage, State, StoredEvent } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
 import { createStageLoop, type Judge } from '@counterstamp/stage-runtime';
-import { z } from 'zod';
 import { executorStages } from '../services/executor/src/stages.ts';
 import { preflightStages } from '../services/preflight/src/stages.ts';
 import { reconcilerStages } from '../services/reconciler/src/stages.ts';
@@ -30,10 +29,7 @@ import type { ProviderKind } from './provider.ts';
 import { PROVIDER_KINDS } from './provider.ts';
 import { isStoreRule, type PortRule, type Rule } from './rules.ts';
 import { NEVER, type Task } from './scheduler.ts';
-import { type Assumptions, type Counts, PACES, type Pace, START_MS, World } from './world.ts';
-
-// Connectors make some of their schemas per call; compiling each of them would take most of a simulation's time.
-z.config({ jitless: true });
+import { type Assumptions, type Counts, PACES, type Pace, REVERSAL_HORIZON_MS, START_MS, World } from './world.ts';
 
 export interface SimulationOptions {
   /** Everything that happens follows from it. */
@@ -183,7 +179,9 @@ export class Simulation {
   constructor(options: SimulationOptions) {
     this.#options = options;
     const dice = new Dice(options.seed, -1);
-    const kind = options.provider ?? dice.pick(PROVIDER_KINDS);
+    // Drawn in any case: a seed is the same world whether its provider is named or not.
+    const drawn = dice.pick(PROVIDER_KINDS);
+    const kind = options.provider ?? drawn;
     this.shape = { ...drawShape(dice, kind), ...options.shape };
     const without = options.without ?? [];
     this.#sweeps = !without.includes('sweeper');
@@ -606,7 +604,7 @@ export class Simulation {
 
   #worldOptions(add: (name: string, weight: number, run: () => void) => void): void {
     const { world, shape } = this;
-    const { provider, dice } = world;
+    const { provider, dice, scheduler } = world;
     if (shape.faults.has('source'))
       add('source', 0.15, () => {
         const about = dice.pick(provider.cases);
@@ -635,7 +633,7 @@ export class Simulation {
       });
     if (!shape.faults.has('undo') || provider.kind !== 'pending') return;
     for (const effect of provider.effects)
-      if (effect.finalMs !== null && !effect.undone)
+      if (effect.finalMs !== null && !effect.undone && scheduler.nowMs < effect.finalMs + REVERSAL_HORIZON_MS)
         add('undo', 0.3, () => {
           world.note(`the provider undoes ${effect.ref}`);
           effect.status = 'failed';

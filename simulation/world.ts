@@ -30,6 +30,8 @@ export const PACES = {
 } as const satisfies Record<string, Durations>;
 export type Pace = keyof typeof PACES;
 export const SIMULATION_LIMITS: Limits = LIMITS;
+/** How long the provider `pending` may undo a settled effect: no double of the audit interval, so that only the last look sees the end of it. */
+export const REVERSAL_HORIZON_MS = 60_000;
 /** Longest visibility lag of the eventual look-up (its contract's V), in milliseconds. */
 export const VISIBILITY_MS = 1_000;
 

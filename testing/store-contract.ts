@@ -501,10 +501,6 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
         ],
         ['of another connector', (facts) => rebound(facts, (bound) => ({ ...bound, connector: 'other' }))],
         ['of another tenant', (facts) => rebound(facts, (bound) => ({ ...bound, tenant_id: 'shop_south' }))],
-        [
-          'that expired already',
-          (facts) => rebound(facts, (bound) => ({ ...bound, expires_at: '2020-01-01T00:00:00.000Z' })),
-        ],
       ])('%s is not fixed', async (_, change) => {
         const row = await toProposed();
         const facts = change(fixedAction(row, await nowMs(row.run_id)));
@@ -512,6 +508,19 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
           expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', facts))).rejects.toEqual(
             CODE('CS003'),
           ),
+        );
+      });
+
+      test('whose approval would have expired already lost its swap: the worker asks again', async () => {
+        const row = await toProposed();
+        const facts = rebound(fixedAction(row, await nowMs(row.run_id)), (bound) => ({
+          ...bound,
+          expires_at: '2020-01-01T00:00:00.000Z',
+        }));
+        await unchanged(row, () =>
+          expect(subject.stores.preflight.commitStage(commitOf(row, 'action_fixed', facts))).resolves.toEqual({
+            kind: 'stale_revision',
+          }),
         );
       });
 
@@ -1064,13 +1073,13 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
         expect(after.state).toBe('needs_reconciliation');
       });
 
-      test('may not close an attempt before its deadline whose instance holds its lease', async () => {
+      test('lost its swap where it would close an attempt before its deadline whose instance holds its lease', async () => {
         const row = await toExecuting();
         const facts = { ...(await outcomeOf(row, 'uncertain')), stop_reason: STOP };
         await unchanged(row, () =>
-          expect(subject.stores.reconciler.commitStage(commitOf(row, 'attempt_overdue', facts))).rejects.toEqual(
-            CODE('CS003'),
-          ),
+          expect(subject.stores.reconciler.commitStage(commitOf(row, 'attempt_overdue', facts))).resolves.toEqual({
+            kind: 'stale_revision',
+          }),
         );
       });
 

@@ -73,6 +73,9 @@ async function play(chaos: ChaosFleet, cell: Cell, result: CellResult, brought: 
   if (cell.action === 'Z') await goOn(chaos, cell, at);
   await at.release();
   await at.answered?.();
+  // The run may have ended by the second worker before the first, let go, has found that out.
+  if (cell.action === 'D')
+    await poll(async () => chaos.log(at.victim).length > before, AFTERWARDS_MS, '').catch(() => undefined);
   if (cell.row.way === 'late_outcome') await lateEvidence(chaos, at.run_id);
   result.faults.push(...judge(cell, await aftermath(chaos, cell, at, settled, before)));
   const lateSend = cell.code === 'late send' ? 'must' : cell.code === 'X or replay' ? 'may' : 'no';

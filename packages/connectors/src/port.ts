@@ -181,9 +181,11 @@ export function segment(value: unknown): string {
   return encodeURIComponent(ExternalId.parse(value));
 }
 
+const Coded = z.looseObject({ code: z.string() });
+
 /** Whether the system itself says that there is no such record. A gateway's 404, or that of a wrong base URL, says nothing about one. */
 export function saysMissing(reply: HttpReply, code: string): boolean {
-  return reply.status === 404 && z.looseObject({ code: z.literal(code) }).safeParse(jsonOf(reply)).success;
+  return reply.status === 404 && Coded.safeParse(jsonOf(reply)).data?.code === code;
 }
 
 /** Text of a reply, or undefined when it is not UTF-8 JSON. */

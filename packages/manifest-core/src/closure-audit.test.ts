@@ -21,7 +21,12 @@ describe('a closed run is looked at', () => {
     ['failed, at a target without keys: no look for a key', { ...failed, retention_ms: null }, [1_500, 3_000]],
     ['failed, and no byte ever left: once', { ...failed, last_deadline: null, first_started: null }, [3_000]],
     ['completed: doubling as long as its status may turn', completed, [3_000, 5_000, 9_000]],
-    ['completed: up to the horizon and not beyond', { ...completed, reversal_horizon_ms: 7_999 }, [3_000, 5_000]],
+    [
+      'completed: at last when nothing turns any more',
+      { ...completed, reversal_horizon_ms: 7_999 },
+      [3_000, 5_000, 8_999],
+    ],
+    ['completed, and soon final: once, then', { ...completed, reversal_horizon_ms: 500 }, [1_500]],
     ['completed, where a status never turns: never', { ...completed, reversal_horizon_ms: 0 }, []],
   ])('%s', (_, facts, instants) => {
     expect(closureAudits(facts)).toEqual(instants);

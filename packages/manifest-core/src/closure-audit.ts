@@ -15,7 +15,7 @@ export interface ClosureFacts {
 
 /**
  * Every instant at which a closed run is looked at again (protocol rule 25): a failed one at + settle, + 1 h (`closure_audit_ms`) and + R; a
- * completed one in doubling steps as long as its settlement can turn. In ascending order; empty when nothing can change any more.
+ * completed one in doubling steps as long as its settlement can turn, and once when it no longer can. In ascending order; empty when nothing can change any more.
  */
 export function closureAudits(facts: ClosureFacts): number[] {
   if (facts.state === 'failed') {
@@ -26,8 +26,10 @@ export function closureAudits(facts: ClosureFacts): number[] {
     return instants.sort((a, b) => a - b);
   }
   const instants: number[] = [];
-  for (let wait = facts.closure_audit_ms; wait <= facts.reversal_horizon_ms; wait *= 2)
+  for (let wait = facts.closure_audit_ms; wait < facts.reversal_horizon_ms; wait *= 2)
     instants.push(facts.closed_at + wait);
+  // The last look is the one after which nothing turns any more.
+  if (facts.reversal_horizon_ms > 0) instants.push(facts.closed_at + facts.reversal_horizon_ms);
   return instants;
 }
 

@@ -325,6 +325,14 @@ begin
     end if;
     v_set := v_set || '{"retry_allowed": true}';
   end if;
+  -- What a clock or a lease taken again overtook is a lost swap as well.
+  if p_on = 'attempt_overdue' and exists (select from cs.attempt a where a.attempt_id = p_facts -> 'attempt_outcome' ->> 'attempt_id' and a.run_id = p_run
+       and a.status = 'started' and v_now < a.call_deadline
+       -- Early only for an instance whose lease is gone: presence may be concluded early, absence never (rule 15).
+       and not exists (select from cs.executor_instance i where i.instance_id = a.instance_id and (i.ended_at is not null or i.lease_lost_at is not null))) then
+    return;
+  end if;
+  if p_on = 'action_fixed' and ((p_facts -> 'approval_request' ->> 'canonical')::jsonb ->> 'expires_at')::timestamptz <= v_now then return; end if;
   if p_on = 'retry_refused' then
     if not v_run.retry_allowed then raise exception 'no retry is recorded' using errcode = 'CS003'; end if;
     v_set := v_set || '{"retry_allowed": false}';
@@ -372,7 +380,7 @@ begin
        or v_bound ->> 'action_digest' is distinct from p_facts -> 'action' ->> 'digest' or v_bound ->> 'approval_id' is distinct from v_item ->> 'approval_id'
        or v_bound ->> 'connector' is distinct from v_run.connector or v_bound ->> 'connector_version' is distinct from v_run.connector_version
        or v_bound ->> 'tenant_id' is distinct from v_run.tenant_id
-       or (v_bound ->> 'expires_at')::timestamptz > v_now + (select cs.ms(i.approval_life_ms) from cs.run_input i where i.run_id = p_run) or (v_bound ->> 'expires_at')::timestamptz <= v_now
+       or (v_bound ->> 'expires_at')::timestamptz > v_now + (select cs.ms(i.approval_life_ms) from cs.run_input i where i.run_id = p_run)
        or v_bound ->> 'display_digest' is distinct from cs.tagged_digest('cs.display.v1', v_item ->> 'display_canonical') then
       raise exception 'the approval request does not bind this action' using errcode = 'CS003';
     end if;
@@ -394,10 +402,7 @@ begin
   if p_facts ? 'attempt_outcome' then
     v_item := p_facts -> 'attempt_outcome';
     update cs.attempt a set status = v_item ->> 'status', provider_ref = v_item ->> 'provider_ref', response = v_item -> 'response', closed_at = v_now
-     where a.attempt_id = v_item ->> 'attempt_id' and a.run_id = p_run and a.status = 'started'
-       and (p_on <> 'attempt_overdue' or v_now >= a.call_deadline
-         -- Early only for an instance whose lease is gone: presence may be concluded early, absence never (rule 15).
-         or exists (select from cs.executor_instance i where i.instance_id = a.instance_id and (i.ended_at is not null or i.lease_lost_at is not null)));
+     where a.attempt_id = v_item ->> 'attempt_id' and a.run_id = p_run and a.status = 'started';
     if not found then raise exception 'no open attempt % that this may close', v_item ->> 'attempt_id' using errcode = 'CS003'; end if;
     v_refs := v_refs || jsonb_build_object('attempt', v_item);
   end if;

@@ -1,6 +1,9 @@
-import { connect, createWorkerStore, endInstance, type Sql, serviceUrl, takeLease } from '@counterstamp/manifest-store';
 import { describeStore } from '../../../testing/store-contract.ts';
 import { settableClock, storeFixture, TEST_ROLE_PREFIX, TEST_SECRET, testIds } from '../../../testing/store-fixture.ts';
+import { connect, type Sql } from './connection.ts';
+import { endInstance, takeLease } from './instances.ts';
+import { serviceUrl } from './roles.ts';
+import { createWorkerStore } from './worker-store.ts';
 
 describeStore('on Postgres', async () => {
   const fixture = await storeFixture(18);

@@ -520,7 +520,7 @@ describe('a look at a closed run', () => {
   describe('that has no answer', () => {
     test.each<[string, Manifest, number]>([
       ['failed', rejected, 24 * HOUR],
-      ['completed', completed, 2 ** 16 * closure_audit_ms],
+      ['completed', completed, 7 * 24 * HOUR],
     ])('is made again soon, and given up one interval after the last was due: %s', (_, run, last) => {
       expect(judge(run, unknown, 0)).toEqual({
         wake: Math.min(look_max_ms, run === rejected ? edge - START_MS : closure_audit_ms),

@@ -49,7 +49,7 @@ export function decideVerification(run: LoadedRun, observation: Observation, ter
         on: 'effect_verified',
         facts: { observation: { kind: 'matched', ...seen } },
         // A settlement that can still turn is looked at again (rule 25).
-        wake_in_ms: (terms.contract?.reversalHorizonMs ?? 0) > 0 ? terms.durations.closure_audit_ms : null,
+        wake_in_ms: firstAuditMs(terms),
       };
     case 'failed':
       return {
@@ -66,6 +66,12 @@ export function decideVerification(run: LoadedRun, observation: Observation, ter
     case 'pending':
       return wait(run, `its status is ${effect.status}`, terms);
   }
+}
+
+/** Until a completed run is first looked at again; null where a final status never turns. */
+function firstAuditMs({ contract, durations }: Terms): number | null {
+  const horizonMs = contract?.reversalHorizonMs ?? 0;
+  return horizonMs > 0 ? Math.min(horizonMs, durations.closure_audit_ms) : null;
 }
 
 function mismatch(provider_ref: string | null, differing: readonly FieldDiff[], body: JsonObject): StageDecision {

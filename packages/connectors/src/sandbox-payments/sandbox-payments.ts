@@ -40,6 +40,7 @@ export type PaymentFacts = z.infer<typeof PaymentFacts>;
 
 /** As the provider sends them: its own words stand escaped in the facts. */
 const PaymentRecord = PaymentFacts.extend({ currency: SaidWord });
+const Versioned = z.looseObject({ version: z.int() });
 
 const RefundRecord = z.object({
   refund_id: Word,
@@ -102,7 +103,7 @@ export function createSandboxPayments(options: SandboxPaymentsOptions): Connecto
         if (reply.status !== 200) return { kind: 'failed', reason: `status_${reply.status}` };
         const body = jsonOf(reply);
         const facts = PaymentRecord.safeParse(body);
-        const version = z.looseObject({ version: z.int() }).safeParse(body);
+        const version = Versioned.safeParse(body);
         if (!facts.success) return { kind: 'failed', reason: 'unrecognised_body' };
         return {
           kind: 'found',

@@ -25,9 +25,6 @@ export const OrderFacts = z.object({
 });
 export type OrderFacts = z.infer<typeof OrderFacts>;
 
-/** The shop's own words on their way into the facts, where they stand escaped. */
-const SAID = { status: SaidWord, currency: SaidWord };
-
 /** Whose order it is: what a credit to its customer is judged by. Refunds and balances of the order are no part of it. */
 export const CustomerOrderFacts = z.object({
   order_id: ExternalId,
@@ -38,6 +35,13 @@ export const CustomerOrderFacts = z.object({
   currency: z.string(),
 });
 export type CustomerOrderFacts = z.infer<typeof CustomerOrderFacts>;
+
+/** The shop's own words on their way into the facts, where they stand escaped. Built once: zod compiles a schema when it first parses. */
+const SAID = { status: SaidWord, currency: SaidWord };
+const RequestRecord = RequestFacts.extend(SAID);
+const OrderRecord = OrderFacts.extend(SAID);
+const CustomerOrderRecord = CustomerOrderFacts.extend(SAID);
+const Versioned = z.looseObject({ version: z.union([z.int(), SaidWord]) });
 
 /** The shop: requests and orders, read only. */
 export interface Shop {
@@ -56,7 +60,7 @@ export function createShop(options: { url: string; http: ReadHttp; timeoutMs: nu
     if (reply.kind === 'unreachable') return { kind: 'failed', reason: reply.reason };
     if (saysMissing(reply, missing)) return { kind: 'missing', source_ref };
     if (reply.status !== 200) return { kind: 'failed', reason: `status_${reply.status}` };
-    const body = z.looseObject({ version: z.union([z.int(), SaidWord]) }).safeParse(jsonOf(reply));
+    const body = Versioned.safeParse(jsonOf(reply));
     const facts = schema.safeParse(body.data);
     if (!body.success || !facts.success) return { kind: 'failed', reason: 'unrecognised_body' };
     return {
@@ -71,17 +75,12 @@ export function createShop(options: { url: string; http: ReadHttp; timeoutMs: nu
           'request_record',
           `/shop/tenants/${segment(args.tenant_id)}/requests/${segment(args.request_id)}`,
           'request_not_found',
-          RequestFacts.extend(SAID),
+          RequestRecord,
         ),
       read_order: (args) =>
-        read('order_record', `/shop/orders/${segment(args.order_id)}`, 'order_not_found', OrderFacts.extend(SAID)),
+        read('order_record', `/shop/orders/${segment(args.order_id)}`, 'order_not_found', OrderRecord),
       read_customer_order: (args) =>
-        read(
-          'customer_order_record',
-          `/shop/orders/${segment(args.order_id)}`,
-          'order_not_found',
-          CustomerOrderFacts.extend(SAID),
-        ),
+        read('customer_order_record', `/shop/orders/${segment(args.order_id)}`, 'order_not_found', CustomerOrderRecord),
     },
   };
 }
