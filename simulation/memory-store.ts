@@ -878,7 +878,7 @@ export class MemoryStore {
       (run.stop_reason?.code === 'settled_with_difference' || run.stop_reason?.code === 'settlement_failed') &&
       run.observations.some((item) => item.provider_ref !== null && item.provider_ref === late.provider_ref);
     const closed = run.state === 'failed' && !recordsThisEffect;
-    const parked = run.state === 'needs_reconciliation' && run.parked_reason !== null;
+    const parked = run.parked_reason !== null && FOR_WANT_OF_AN_EFFECT.has(run.parked_reason);
     if (!late.applied || !(closed || parked) || !this.#keeps('reopen-on-evidence')) return 'appended';
     const reason = stopReason('late_effect_found');
     this.#apply(
@@ -1404,6 +1404,14 @@ const VERDICT_MOVES = {
   still_unknown: { on: 'person_unsure', to: 'needs_reconciliation' },
   look_again: { on: 'person_unsure', to: 'needs_reconciliation' },
 } as const satisfies Record<string, { on: Trigger; to: State }>;
+
+/** Why a run is parked when no effect was seen; evidence of one changes that. */
+const FOR_WANT_OF_AN_EFFECT: ReadonlySet<string> = new Set([
+  'effect_not_found',
+  'verification_not_found',
+  'external_result_uncertain',
+  'deadline_exceeded',
+]);
 
 /** When the approval that a commit asks for would expire; not a number where it asks for none. */
 function expiryOf(facts: CommitFacts): number {

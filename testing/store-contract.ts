@@ -16,6 +16,7 @@ import {
   type RunId,
   type Service,
   type StageCommit,
+  type StopReasonCode,
   type Store,
   stopReason,
   type Trigger,
@@ -259,7 +260,7 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
       if (outcome.kind !== 'committed') throw new Error('the retry lost its swap');
       return outcome.row;
     };
-    const parked = async (row: HotRow, code = 'effect_not_found' as const): Promise<HotRow> =>
+    const parked = async (row: HotRow, code: StopReasonCode = 'effect_not_found'): Promise<HotRow> =>
       move('reconciler', row, 'parked', { stop_reason: stopReason(code), parked_reason: code }, null);
     const say = async (
       row: HotRow,
@@ -880,6 +881,12 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
           parked_reason: 'late_effect_found',
           revision: row.revision + 1,
         });
+      });
+
+      test('of an effect does not take the word of whoever parked the run for the effect that is there', async () => {
+        const row = await parked(await toUncertain(), 'effect_differs');
+        expect(await evidence(row)).toBe('appended');
+        expect(await load(row.run_id)).toMatchObject({ parked_reason: 'effect_differs', revision: row.revision });
       });
 
       test('of the very effect that the outcome records reopens nothing', async () => {

@@ -553,7 +553,9 @@ begin
   if p_applied and (v_run.state = 'failed'
        -- Not when the outcome records this very effect (rule 25).
        and not (v_run.stop_reason ->> 'code' in ('settled_with_difference', 'settlement_failed')
-         and exists (select from cs.observation o where o.run_id = p_run and o.provider_ref = p_evidence ->> 'provider_ref')) or (v_run.state = 'needs_reconciliation' and v_run.parked_reason is not null)) then
+         and exists (select from cs.observation o where o.run_id = p_run and o.provider_ref = p_evidence ->> 'provider_ref'))
+       -- Parked for want of an effect: now there is one. Whoever parked it for the effect that is there said more.
+       or v_run.parked_reason in ('effect_not_found', 'verification_not_found', 'external_result_uncertain', 'deadline_exceeded')) then
     v_run := cs.apply_transition(v_run, v_service, 'late_effect_found', 'needs_reconciliation', v_service || '/' || p_instance,
       jsonb_build_object('stop_reason', p_reopen_reason, 'parked_reason', p_reopen_reason ->> 'code'), jsonb_build_object('evidence_id', p_evidence ->> 'evidence_id'), v_now, null);
     result := 'reopened';
