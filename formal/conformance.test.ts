@@ -38,9 +38,9 @@ const ABSENT: CommitFacts['observation'] = { kind: 'absent', provider_ref: null,
 
 /**
  * What the database says to a read that is older than the end of an instance. The model shows (formal/traces/no-end-before-absence-read.I8.txt)
- * that this is not safe once A1 is broken, and refuses it; rule 20 as written, and so the database, do not ask it. To become `not_settled`.
+ * that such a read proves nothing once A1 is broken; rule 20 as written does not ask it, model and database do (docs/adr/0008).
  */
-const UNCOVERED = 'recorded';
+const UNCOVERED = 'not_settled';
 
 /** Moves of the product that this model does not make: what comes before the approval, and the run's own deadline. */
 const NOT_MODELLED = [

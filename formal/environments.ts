@@ -115,6 +115,9 @@ const PLAIN: Environment = {
   approvalLife: 5,
 };
 
+/** Without a key nothing is sent again after an absence: the approval matters up to the dispatch only, and may be short. */
+const NO_KEY = { approvalLife: 3 } as const;
+
 /** Where the protocol must keep I1 to I11. */
 export const SAFETY: Readonly<Record<string, Environment>> = {
   'i-idempotency-key': { ...PLAIN, keys: true, eventual: true },
@@ -126,12 +129,12 @@ export const SAFETY: Readonly<Record<string, Environment>> = {
   'ii-pause-unbounded': { ...PLAIN, pauseMax: null, verdicts: false },
   'ii-pause-unbounded-fenced': { ...PLAIN, pauseMax: null, waiver: false, rejects: false },
   'ii-network-unbounded': { ...PLAIN, networkMax: null, verdicts: false },
-  'iii-eventual-lookup': { ...PLAIN, eventual: true, leaseBreaks: true },
+  'iii-eventual-lookup': { ...PLAIN, eventual: true, leaseBreaks: true, ...NO_KEY },
   'iii-retry-safe-without-key': { ...PLAIN, retrySafe: true, verdicts: false },
-  'iv-accept-then-fail': { ...PLAIN, keys: true, asyncFailure: true },
-  'iv-accept-then-fail-no-key': { ...PLAIN, asyncFailure: true, eventual: true },
-  'iv-reversal': { ...PLAIN, reversal: true },
-  'v-partial': { ...PLAIN, partial: true, lookalike: true },
+  'iv-accept-then-fail': { ...PLAIN, keys: true, asyncFailure: true, rejects: false },
+  'iv-accept-then-fail-no-key': { ...PLAIN, asyncFailure: true, eventual: true, ...NO_KEY },
+  'iv-reversal': { ...PLAIN, reversal: true, ...NO_KEY },
+  'v-partial': { ...PLAIN, partial: true, lookalike: true, ...NO_KEY },
   'vi-control-plane': { ...PLAIN, keys: true, decides: true, amends: true, alters: true, cancels: true },
   'vii-two-runs': { ...PLAIN, runs: 2, workers: 1, verdicts: false, rejects: false },
   'vii-two-runs-hold': { ...PLAIN, runs: 2, workers: 1, verdicts: false, rejects: false, holds: true },
@@ -145,9 +148,9 @@ export const LIVENESS: Readonly<Record<string, Environment>> = {
   'live-key': { ...QUEUED, keys: true },
   'live-not-sent': { ...QUEUED, notSentRetries: 1, connectionBreaks: true, rejects: false, approvalLife: 3 },
   'live-one-worker': { ...QUEUED, workers: 1, keys: true, asyncFailure: true },
-  'live-eventual': { ...QUEUED, eventual: true },
-  'live-async': { ...QUEUED, asyncFailure: true, rejects: false },
-  'live-partial': { ...QUEUED, partial: true, unreachable: true, rejects: false },
+  'live-eventual': { ...QUEUED, eventual: true, ...NO_KEY },
+  'live-async': { ...QUEUED, asyncFailure: true, rejects: false, ...NO_KEY },
+  'live-partial': { ...QUEUED, partial: true, unreachable: true, rejects: false, ...NO_KEY },
   'live-two-runs-hold': {
     ...QUEUED,
     runs: 2,

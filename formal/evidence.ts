@@ -6,7 +6,7 @@ import type { Question } from './conformance.ts';
 const at = (path: string) => new URL(path, import.meta.url);
 const RESULTS = at('./results/');
 const TRACES = at('./traces/');
-const QUESTIONS = at('./results/questions.json');
+const QUESTIONS = at('./results/questions.jsonl');
 const EVIDENCE = at('../docs/evidence/model.md');
 
 /** The tables of the commands, in the order of the page. */
@@ -38,12 +38,13 @@ different states were visited; none was left out unless the line says so. A viol
 /** Keeps what the guards were asked in all environments: one question a line. */
 export function keepQuestions(questions: readonly Question[]): void {
   const lines = [...new Set(questions.map((question) => JSON.stringify(question)))].sort();
-  writeFileSync(QUESTIONS, `[\n${lines.join(',\n')}\n]\n`);
+  writeFileSync(QUESTIONS, `${lines.join('\n')}\n`);
 }
 
 /** The questions that the last whole run of the model kept. */
 export function keptQuestions(): Question[] {
-  return JSON.parse(readFileSync(QUESTIONS, 'utf8')) as Question[];
+  const lines = readFileSync(QUESTIONS, 'utf8').trimEnd().split('\n');
+  return lines.map((line) => JSON.parse(line) as Question);
 }
 
 /** Keeps the shortest trace of a violation: one file per mutation and violation. */
