@@ -116,6 +116,8 @@ export async function startChaosFleet({ backend, env = {}, names = false }: Chao
         COUNTERSTAMP_EXECUTOR_DATABASE_URL: executorUrl.href,
         COUNTERSTAMP_PAYMENTS_URL: providerUrl,
         COUNTERSTAMP_CREDITS_URL: providerUrl,
+        // The sandbox shares the driver's thread and this machine: a read that is only slow must not end runs.
+        COUNTERSTAMP_READ_TIMEOUT_MS: '2500',
         LOG_LEVEL: 'debug',
         ...(dnsOutage === undefined ? {} : asksNames(dnsOutage)),
         ...env,

@@ -26,23 +26,23 @@ export interface LoadOptions {
 export interface Load {
   /** Runs whose request was answered. */
   readonly runs: readonly RunId[];
-  /** Resolves when all runs are asked for (with `runs`), or after `stop`, and every run that waits is approved. */
+  /** Resolves when all runs are asked for: with `runs`, or after `stop`. Approving goes on until it is abandoned. */
   done(): Promise<void>;
   /** Requests that were never answered, however often repeated. */
   unanswered(): number;
   /** No more requests; those under way are still insisted on. */
   stop(): void;
-  /** The fleet is gone: nothing is asked any more. */
-  abandon(): void;
+  /** Nothing is asked or approved any more; resolves when nothing is under way. */
+  abandon(): Promise<void>;
 }
 
 /** Milliseconds before a failed call is repeated. */
 const AGAIN_MS = 100;
 /** Milliseconds for which a call is repeated: longer than anything that is done to a fleet. */
 const INSIST_MS = 90_000;
-const APPROVE_EVERY_MS = 50;
-/** Milliseconds without a run that waits, after the last request, before the approver rests. */
-const QUIET_MS = 4_000;
+const APPROVE_EVERY_MS = 100;
+/** Milliseconds before a run that still waits is looked at again: the decision's answer may have been lost. */
+const APPROVE_AGAIN_MS = 3_000;
 
 export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
   const { chance, drivers, pauseMs = 0 } = options;
@@ -80,16 +80,14 @@ export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
   const asking = Promise.all(Array.from({ length: drivers }, drive));
   let asked = false;
   const approving = (async () => {
-    let quietSince = Date.now();
-    while (!abandoned && (!asked || Date.now() - quietSince < QUIET_MS)) {
-      const approved = options.approveLast === true && !asked ? 0 : await approveWaiting(chaos).catch(() => 1);
-      if (approved > 0 || !asked) quietSince = Date.now();
+    const approvedAt = new Map<RunId, number>();
+    while (!abandoned) {
+      if (options.approveLast !== true || asked) await approveWaiting(chaos, approvedAt).catch(() => undefined);
       await delay(APPROVE_EVERY_MS);
     }
   })();
-  const done = asking.then(async () => {
+  const done = asking.then(() => {
     asked = true;
-    await approving;
   });
   return {
     runs,
@@ -98,9 +96,10 @@ export function startLoad(chaos: ChaosFleet, options: LoadOptions): Load {
     stop() {
       stopped = true;
     },
-    abandon() {
+    async abandon() {
       stopped = true;
       abandoned = true;
+      await Promise.all([asking, approving]);
     },
   };
 }
@@ -139,16 +138,17 @@ async function request(
   return created.run_id;
 }
 
-/** Approves every run that waits. @returns how many waited. */
-async function approveWaiting(chaos: ChaosFleet): Promise<number> {
+/** Approves every run that waits and was not approved a while ago. */
+async function approveWaiting(chaos: ChaosFleet, approvedAt: Map<RunId, number>): Promise<void> {
   const approver = clientOf(chaos, chaos.fleet.keys.approver);
   const { runs } = await approver.listRuns({ state: 'awaiting_approval', limit: 100 });
-  let waiting = 0;
+  // A run that is approved waits for its executor: asking for it again and again would be a storm of its own.
+  const unheard = runs.filter(({ run_id }) => Date.now() - (approvedAt.get(run_id) ?? 0) > APPROVE_AGAIN_MS);
   await Promise.all(
-    runs.map(async ({ run_id }) => {
+    unheard.map(async ({ run_id }) => {
+      approvedAt.set(run_id, Date.now());
       const { approval, decisions_sufficient } = await approver.getRun(run_id);
       if (approval === null || decisions_sufficient) return;
-      waiting += 1;
       const { approval_id, approval_digest, action_digest, action_revision } = approval;
       // Somebody may have been faster; what counts is that it is approved.
       await approver
@@ -156,5 +156,4 @@ async function approveWaiting(chaos: ChaosFleet): Promise<number> {
         .catch(() => undefined);
     }),
   );
-  return waiting;
 }

@@ -129,11 +129,19 @@ test('“it did not land” is refused until the look was late enough and the ex
 
   await endExecutors();
   expect((await command(['instance', 'list'])).out).toMatch(/ins_\S+ .* free +0 +20\S+Z by self +20\S+Z$/m);
+  const ended = await shown(run_id);
+  const endedAt = ended.instances[0]?.ended_at ?? '';
   await poll(
-    async () => (await command(['reconcile', run_id])).out.includes('✓ pass  fenced'),
+    async () => {
+      const { out } = await command(['reconcile', run_id]);
+      return out.includes('✓ pass  settled') && out.includes('✓ pass  fenced');
+    },
     10_000,
-    'it never counted as fenced',
+    'it never counted as fenced, with a look that covers the end',
   );
+  const beforeItsEnd = await command([...absent, '--observed-at', endedAt]);
+  expect(beforeItsEnd.code).toBe(1);
+  expect(beforeItsEnd.err).toContain(`(409 not_settled at /observed_at): the run settles at ${ended.run.settles_at}:`);
   expect((await command(fence)).out).toContain('was recorded before; nothing changed');
   const closed = await command(copied((await command(['reconcile', run_id])).out, '--did-not-land'));
   expect(closed.code, closed.err).toBe(0);

@@ -1241,9 +1241,9 @@ export class MemoryStore {
     if (observedMs !== null && observedMs > now) return { result: 'observed_in_future', detail: iso(now) };
     if (verdict.verdict === 'did_not_land') {
       const deadlineMs = lastDeadlineMs(run);
-      const unfenced = run.attemptRows.filter(
-        (attempt) => attempt.status !== 'not_sent' && !this.#fenced(attempt.instance_id, verdict.pause_ms, now),
-      );
+      const senders = run.attemptRows.filter((attempt) => attempt.status !== 'not_sent').map((one) => one.instance_id);
+      const unfenced = senders.filter((instance_id) => !this.#fenced(instance_id, verdict.pause_ms, now));
+      const fencing_waived = this.#supported(run, who, 'waive_fencing', null);
       const why = mayCloseAbsent({
         absence: this.#keeps('person-absent-needs-settle')
           ? {
@@ -1253,14 +1253,22 @@ export class MemoryStore {
           : { since_deadline: 0, settle: 0 },
         evidence_of_effect: this.#evidenceOfEffect(run),
         instances_fenced: unfenced.length === 0 || !this.#keeps('person-absent-needs-fence'),
-        fencing_waived: this.#supported(run, who, 'waive_fencing', null),
+        fencing_waived,
       });
-      if (why === null) return null;
+      if (why === null) {
+        if (fencing_waived || !this.#keeps('person-absent-needs-fence')) return null;
+        // A process that stopped for longer than Z may have written right before its end: only a look from then on + settle would show it.
+        const ends = senders.map((instance_id) => this.instances.get(instance_id)?.endedMs ?? Number.NEGATIVE_INFINITY);
+        const coveredMs = Math.max(...ends) + verdict.settle_ms;
+        return (observedMs ?? Number.NEGATIVE_INFINITY) < coveredMs
+          ? { result: 'not_settled', detail: iso(coveredMs) }
+          : null;
+      }
       const detail =
         why === 'not_settled'
           ? iso(deadlineMs + verdict.settle_ms)
           : why === 'instance_not_fenced'
-            ? unfenced.map((attempt) => attempt.instance_id).join(', ')
+            ? unfenced.join(', ')
             : null;
       return { result: why, detail };
     }
@@ -1313,7 +1321,8 @@ export class MemoryStore {
     if (instance.endedMs !== null && (instance.rotated || !fence.credential_rotated)) return 'already_ended';
     if (!fence.credential_rotated && (instance.beatMs + fence.pause_ms > now || instance.leaseHeld))
       return 'instance_alive';
-    instance.endedMs ??= now;
+    if (fence.credential_rotated) instance.endedMs = now;
+    else instance.endedMs ??= now;
     instance.endedBy ??= 'operator';
     instance.rotated ||= fence.credential_rotated;
     return 'ended';
@@ -1416,5 +1425,7 @@ const FOR_WANT_OF_AN_EFFECT: ReadonlySet<string> = new Set([
 /** When the approval that a commit asks for would expire; not a number where it asks for none. */
 function expiryOf(facts: CommitFacts): number {
   const { approval_request: asked } = facts;
-  return asked === undefined ? Number.NaN : Date.parse(String((JSON.parse(asked.canonical) as JsonObject).expires_at));
+  return asked === undefined
+    ? Number.NaN
+    : Date.parse((JSON.parse(asked.canonical) as { expires_at: string }).expires_at);
 }

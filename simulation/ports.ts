@@ -249,7 +249,7 @@ function dispatchOf(world: World, life: ProcessLife, commit: DispatchCommit): Pr
     budget_ms: commit.call_deadline_ms,
   });
   if (world.lacks('commit-before-send')) {
-    void call(world, life, name, () => store.commitDispatch(life.instance_id, commit));
+    call(world, life, name, () => store.commitDispatch(life.instance_id, commit)).catch(() => undefined);
     return call(world, life, `${name} (not awaited)`, pretended);
   }
   const work = (): DispatchOutcome => {

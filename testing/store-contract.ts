@@ -1270,6 +1270,7 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
         expect(await subject.api.fence(ada, fence)).toBe('role_missing');
         expect(await subject.api.fence(olga, fence)).toBe('ended');
         expect(await subject.api.fence(olga, fence)).toBe('already_ended');
+        await subject.advanceMs(SETTLE_MS);
         expect(await say(row, 'did_not_land')).toMatchObject({ result: 'recorded', row: { state: 'failed' } });
         expect((await load(row.run_id)).stop_reason?.code).toBe('person_absent');
       });
@@ -1287,6 +1288,24 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
             pause_ms: Z_MS,
           }),
         ).toBe('ended');
+        await subject.advanceMs(SETTLE_MS);
+        expect((await say(row, 'did_not_land')).result).toBe('recorded');
+      });
+
+      test('"did not land" needs a look from the instance’s end + settle on; one right after the end is not settled', async () => {
+        const instance = `ins_ended_${testIds.uuid()}`;
+        await subject.takeLease(instance);
+        const row = await toUncertain(await toExecuting({}, {}, subject.executorOf(instance)));
+        await subject.advanceMs(D_MS + SETTLE_MS);
+        await subject.dropLease(instance);
+        await subject.endProcess(instance);
+        const endedMs = await nowMs(row.run_id);
+        const early = await say(row, 'did_not_land');
+        expect(early.result).toBe('not_settled');
+        expect(epochMs(early.detail ?? '')).toBe(endedMs + SETTLE_MS);
+        await subject.advanceMs(SETTLE_MS - 1);
+        expect(await say(row, 'did_not_land')).toMatchObject({ result: 'not_settled', detail: early.detail });
+        await subject.advanceMs(1);
         expect((await say(row, 'did_not_land')).result).toBe('recorded');
       });
 

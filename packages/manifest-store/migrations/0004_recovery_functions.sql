@@ -73,7 +73,8 @@ begin
     and (v_instance.beat_at + cs.ms(p_pause_ms) > cs.clock() or cs.lease_key(p_instance) in (select cs.leases_held())) then
     result := 'instance_alive';
   else
-    update cs.executor_instance set ended_at = coalesce(ended_at, cs.clock()), ended_by = coalesce(ended_by, v_by), end_evidence = p_evidence,
+    -- Until its credential was rotated it could send, whatever it said about its end.
+    update cs.executor_instance set ended_at = case when p_credential_rotated then cs.clock() else coalesce(ended_at, cs.clock()) end, ended_by = coalesce(ended_by, v_by), end_evidence = p_evidence,
       credential_rotated = credential_rotated or coalesce(p_credential_rotated, false) where instance_id = p_instance;
     result := 'ended';
   end if;
@@ -656,15 +657,19 @@ begin
       result := 'evidence_stands';
     elsif v_observed is null or v_observed < v_settled then
       result := 'not_settled'; detail := cs.iso(v_settled);
-    elsif exists (select from cs.attempt a left join cs.executor_instance i using (instance_id)
-        where a.run_id = p_run and a.status <> 'not_sent' and not coalesce(i.credential_rotated or i.ended_at is not null
-          and i.beat_at + cs.ms((p_verdict ->> 'pause_ms')::float8) <= v_now and cs.lease_key(i.instance_id) not in (select cs.leases_held()), false))
-      and not exists (select from cs.verdict_support s join cs.principal p using (principal_id) where s.run_id = p_run and s.kind = 'waive_fencing'
+    elsif not exists (select from cs.verdict_support s join cs.principal p using (principal_id) where s.run_id = p_run and s.kind = 'waive_fencing'
         and s.attempts = v_run.attempts and s.principal_id <> p_principal and p.disabled_at is null) then
-      result := 'instance_not_fenced';
-      select string_agg(distinct a.instance_id, ', ') into detail from cs.attempt a left join cs.executor_instance i using (instance_id)
-       where a.run_id = p_run and a.status <> 'not_sent' and not coalesce(i.credential_rotated or i.ended_at is not null
-          and i.beat_at + cs.ms((p_verdict ->> 'pause_ms')::float8) <= v_now and cs.lease_key(i.instance_id) not in (select cs.leases_held()), false);
+      select string_agg(distinct a.instance_id, ', ') filter (where not coalesce(i.credential_rotated or i.ended_at is not null
+            and i.beat_at + cs.ms((p_verdict ->> 'pause_ms')::float8) <= v_now and cs.lease_key(i.instance_id) not in (select cs.leases_held()), false)),
+          max(i.ended_at) + cs.ms((p_verdict ->> 'settle_ms')::float8)
+        into detail, v_settled
+        from cs.attempt a left join cs.executor_instance i using (instance_id) where a.run_id = p_run and a.status <> 'not_sent';
+      if detail is not null then
+        result := 'instance_not_fenced';
+      -- A process that stopped for longer than Z may have written right before its end: only a look from then on + settle would show it.
+      elsif v_observed < v_settled then
+        result := 'not_settled'; detail := cs.iso(v_settled);
+      end if;
     end if;
   elsif v_kind = 'landed_differently'
     and (select a.approvals_required from cs.approval_request a where a.approval_id = v_run.approval_id) >= 2

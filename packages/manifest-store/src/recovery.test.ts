@@ -701,6 +701,7 @@ describe('evidence that an effect exists', () => {
     }
     await settle(run.row.run_id);
     await endInstance(db.owner, { instance_id: 'ins_executor', evidence: 'x', credential_rotated: true });
+    await clock.advanceMs(SETTLE_MS);
     const kind = code === 'person_absent' ? 'did_not_land' : 'landed_differently';
     const outcome = await verdict(run.row, kind, { provider_ref, stop_reason: { code, message: 'm' } });
     if (outcome.row === null || outcome.result !== 'recorded') throw new Error(`verdict: ${outcome.result}`);
@@ -798,12 +799,16 @@ describe('a person’s verdict', () => {
     const instance_id = `ins_own_${++instances}`;
     const lease = await leaseOf(instance_id);
     const run = await doubted({ ...wanted, by: storeOf(instance_id) });
-    await settle(run.row.run_id);
-    if (!beatOld) await storeOf(instance_id).beat();
+    // A process ends right after its send, so that a look at settle covers its end too; one with a young heartbeat ends at settle.
+    if (!beatOld) {
+      await settle(run.row.run_id);
+      await storeOf(instance_id).beat();
+    }
     if (leaseFree) await lease.end();
     if (ended) await endInstance(db.owner, { instance_id, evidence: 'exit code 137' });
     if (rotated)
       await db.api.fence(ada, { instance_id, evidence: 'key rotated', credential_rotated: true, pause_ms: PAUSE_MS });
+    await settle(run.row.run_id);
     return { ...run, instance_id };
   };
 
@@ -937,7 +942,7 @@ describe('a person’s verdict', () => {
       ['it holds its session lease', { leaseFree: false }, 'instance_not_fenced'],
       [
         'the credential that it could send with was rotated',
-        { ended: false, beatOld: false, leaseFree: false, rotated: true },
+        { ended: false, leaseFree: false, rotated: true },
         'recorded',
       ],
     ])('%s: %s', async (_, fence, result) => {
@@ -951,6 +956,54 @@ describe('a person’s verdict', () => {
       await clock.advanceMs(PAUSE_MS - 1);
       expect(await verdict(row, 'did_not_land')).toMatchObject({ result: 'instance_not_fenced' });
       await clock.advanceMs(1);
+      // Now only the look is missing that comes long enough after the end.
+      expect(await verdict(row, 'did_not_land')).toMatchObject({ result: 'not_settled' });
+      await clock.advanceMs(SETTLE_MS - PAUSE_MS);
+      expect(await verdict(row, 'did_not_land')).toMatchObject({ result: 'recorded' });
+    });
+
+    test.each([
+      ['the end of an instance', false],
+      ['the rotation of its credential', true],
+    ])('a look right after %s is not settled; one at that time + settle is', async (_, credential_rotated) => {
+      const { row, instance_id } = await byOwnInstance({ ended: false });
+      const end = await nowOf();
+      await endInstance(db.owner, { instance_id, evidence: 'x', credential_rotated });
+      await clock.advanceMs(SETTLE_MS);
+      const settles = await nowOf();
+      const microsecondBefore = plusMs(settles, -1).toISOString().replace('Z', '999Z');
+      for (const observed_at of [end, microsecondBefore])
+        expect(await verdict(row, 'did_not_land', { observed_at })).toMatchObject({
+          result: 'not_settled',
+          detail: settles,
+        });
+      expect(await verdict(row, 'did_not_land', { observed_at: settles })).toMatchObject({ result: 'recorded' });
+    });
+
+    test('of two instances the later end counts, whichever sent last', async () => {
+      const first = await byOwnInstance({ ended: false });
+      const recorded = await record(first.row);
+      if (recorded.kind !== 'committed') throw new Error('not recorded');
+      const lease = await leaseOf('ins_sent_second');
+      const second = await sent(recorded.row, { retry: RETRY, by: storeOf('ins_sent_second') });
+      await lease.end();
+      await endInstance(db.owner, { instance_id: 'ins_sent_second', evidence: 'exit code 137' });
+      await settle(second.row.run_id);
+      await endInstance(db.owner, { instance_id: first.instance_id, evidence: 'exit code 137' });
+      const end = await nowOf();
+      expect(await verdict(second.row, 'did_not_land')).toMatchObject({
+        result: 'not_settled',
+        detail: plusMs(end, SETTLE_MS).toISOString().replace('Z', '000Z'),
+      });
+      await clock.advanceMs(SETTLE_MS);
+      expect(await verdict(second.row, 'did_not_land')).toMatchObject({ result: 'recorded' });
+    });
+
+    test('a waiver covers the time after an end as well', async () => {
+      const { row, instance_id } = await byOwnInstance({ ended: false });
+      await endInstance(db.owner, { instance_id, evidence: 'x' });
+      expect(await verdict(row, 'did_not_land')).toMatchObject({ result: 'not_settled' });
+      expect(await support(row, 'waive_fencing')).toBe('recorded');
       expect(await verdict(row, 'did_not_land')).toMatchObject({ result: 'recorded' });
     });
 

@@ -5,7 +5,10 @@ import { decodeCursor, encodeCursor } from './cursor.ts';
 import { holdGuard } from './holds.ts';
 import { refused, refusedBy } from './problem.ts';
 import { parseQuery } from './query.ts';
-import { settlesAt } from './settling.ts';
+import { sendersInDoubt, settlesAt } from './settling.ts';
+
+/** How far back the ends of a run's executors are looked for. Beyond it `settles_at` names only the call deadline; a refused verdict, all. */
+const LOOK_BACK = 1_000;
 
 /** One run, with each condition of its dispatch and what is safe to do next at a stop. */
 export async function getRun(call: Call): Promise<Answer<RunView>> {
@@ -19,12 +22,14 @@ export async function getRun(call: Call): Promise<Answer<RunView>> {
   if (loaded === undefined) return refused('run_not_found');
   const { manifest, nowMs, now } = loaded;
   const door = deps.workflows.get(manifest.workflow);
+  const inDoubt = door !== undefined && sendersInDoubt(manifest).size > 0;
+  const executors = inDoubt ? await deps.store.instances({ service: 'executor', limit: LOOK_BACK }) : [];
   return answered({
     ...manifest,
     guards: [...dispatchGuards(manifest, nowMs, deps.durations), holdGuard(holds, manifest.connector)],
     next: manifest.stop_reason === null ? null : STOP_REASONS[manifest.stop_reason.code].next,
     as_of: now,
-    settles_at: door === undefined ? null : settlesAt(manifest, deps.durations, door.visibilityMs),
+    settles_at: door === undefined ? null : settlesAt(manifest, executors, deps.durations, door.visibilityMs),
   });
 }
 

@@ -11,8 +11,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newRunId, settableClock, TEST_ROLE_PREFIX, TEST_SECRET, testIds } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, type RunningApi, refundDoor } from '../testing/api-fixture.ts';
 
+const SETTLE_MS = settleMs(PROFILES.fast, refundDoor.visibilityMs);
 /** Past a call deadline and everything that settle grants after it. */
-const SETTLED_MS = 2_000 + settleMs(PROFILES.fast, refundDoor.visibilityMs);
+const SETTLED_MS = 2_000 + SETTLE_MS;
 
 type Keyed = Principal & { key: string };
 let fixture: ApiFixture;
@@ -59,10 +60,10 @@ async function parked(approvals = 1): Promise<Parked> {
   return { run_id: row.run_id, revision: row.revision, attempt_id, instance_id };
 }
 
-/** The executor's own word, and the pause after which nothing of it can still be on its way. */
+/** The executor's own word, and the time after which a look covers that end. */
 async function ended(instance_id: string): Promise<void> {
   await endInstance(fixture.store.serviceSql.executor, { instance_id, evidence: 'told to end' });
-  await clock.advanceMs(PROFILES.fast.pause_ms);
+  await clock.advanceMs(SETTLE_MS);
 }
 
 async function say(
@@ -102,14 +103,34 @@ describe('a run in doubt', () => {
     const run = await parked();
     const shown = await view(run.run_id);
     const [attempt] = shown.attempts;
-    expect(Date.parse(shown.settles_at ?? '') - Date.parse(attempt?.call_deadline ?? '')).toBe(
-      settleMs(PROFILES.fast, refundDoor.visibilityMs),
-    );
+    expect(Date.parse(shown.settles_at ?? '') - Date.parse(attempt?.call_deadline ?? '')).toBe(SETTLE_MS);
     const [now] = await fixture.store.owner<{ now: string }[]>`select cs.iso(cs.clock()) as now`;
     expect(shown.as_of).toBe(now?.now);
     // To the microsecond what the database holds a verdict to.
     const reply = await say(run, { verdict: 'did_not_land', observed_at: shown.as_of });
     expect(reply.body.detail).toContain(`settles at ${shown.settles_at}:`);
+  });
+
+  test('settles anew once the end of its executor is recorded, to the microsecond as the database says', async () => {
+    const run = await parked();
+    const other = await parked();
+    // An end before the last call deadline adds nothing; that of another run's executor never does.
+    const before = (await view(run.run_id)).settles_at;
+    await endInstance(fixture.store.serviceSql.executor, { instance_id: other.instance_id, evidence: 'told to end' });
+    await clock.advanceMs(SETTLED_MS);
+    expect((await view(run.run_id)).settles_at).toBe(before);
+    expect((await view(other.run_id)).settles_at).toBe(before);
+
+    await endInstance(fixture.store.serviceSql.executor, { instance_id: run.instance_id, evidence: 'told to end' });
+    const { instances } = await api.client(operator.key).listInstances({ service: 'executor', limit: 1_000 });
+    const end = instances.find((one) => one.instance_id === run.instance_id)?.ended_at ?? '';
+    const { as_of, settles_at } = await view(run.run_id);
+    expect(Date.parse(settles_at ?? '') - Date.parse(end)).toBe(SETTLE_MS);
+    const refused = await say(run, { verdict: 'did_not_land', observed_at: as_of });
+    expect(refused).toMatchObject({ status: 409, body: { code: 'not_settled', path: '/observed_at' } });
+    expect(refused.body.detail).toContain(`settles at ${settles_at}:`);
+    await clock.advanceMs(SETTLE_MS);
+    expect((await say(run, { verdict: 'did_not_land', observed_at: settles_at })).status).toBe(200);
   });
 
   test('settles at no time before anything was sent, nor when nothing can have left', async () => {
@@ -191,19 +212,22 @@ describe('“it did not land”', () => {
     expect(await view(run.run_id)).toMatchObject({ revision: run.revision, parked_reason: 'effect_not_found' });
 
     await ended(run.instance_id);
-    expect(await say(run, { verdict: 'did_not_land', observed_at: as_of })).toMatchObject({
+    // The look came before the executor's end: what it sent last may have appeared since.
+    expect((await say(run, { verdict: 'did_not_land', observed_at: as_of })).body.code).toBe('not_settled');
+    const observed_at = (await view(run.run_id)).as_of;
+    expect(await say(run, { verdict: 'did_not_land', observed_at })).toMatchObject({
       status: 200,
       body: { state: 'failed', revision: run.revision + 1 },
     });
     expect(await view(run.run_id)).toMatchObject({
       state: 'failed',
-      stop_reason: { code: 'person_absent', message: stopReason('person_absent', `Looked at ${as_of}.`).message },
-      outcome: { kind: 'person', provider_ref: null, body: { verdict: 'did_not_land', observed_at: as_of } },
+      stop_reason: { code: 'person_absent', message: stopReason('person_absent', `Looked at ${observed_at}.`).message },
+      outcome: { kind: 'person', provider_ref: null, body: { verdict: 'did_not_land', observed_at } },
     });
     // The closure audit comes by its own timer.
     expect(await hintsOf(run.run_id)).toEqual([]);
     expect((await view(run.run_id)).wake_at).not.toBeNull();
-    const codes = ['not_settled', 'not_settled', 'observed_in_future', 'instance_not_fenced'];
+    const codes = ['not_settled', 'not_settled', 'observed_in_future', 'instance_not_fenced', 'not_settled'];
     expect(await auditsOf(run.run_id)).toEqual(codes.map((code) => ['verdict', code, operator.principal_id]));
   });
 
@@ -215,7 +239,10 @@ describe('“it did not land”', () => {
     const { as_of } = await view(run.run_id);
     expect((await say(run, { verdict: 'did_not_land', observed_at: as_of })).body.code).toBe('instance_not_fenced');
     await clock.advanceMs(PROFILES.fast.pause_ms);
-    expect((await say(run, { verdict: 'did_not_land', observed_at: as_of })).status).toBe(200);
+    expect((await say(run, { verdict: 'did_not_land', observed_at: as_of })).body.code).toBe('not_settled');
+    await clock.advanceMs(SETTLE_MS - PROFILES.fast.pause_ms);
+    const later = (await view(run.run_id)).as_of;
+    expect((await say(run, { verdict: 'did_not_land', observed_at: later })).status).toBe(200);
   });
 
   test('stands without a fence when a second person takes that on themselves, on the same attempts', async () => {

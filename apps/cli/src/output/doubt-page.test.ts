@@ -80,6 +80,7 @@ test('a parked run’s page has the time of a look from now on and commands that
   const page = doubtPage(run, [instance()]);
   expect(page).toContain(`as of       ${run.as_of}  (the time to give as --observed-at if you look now)`);
   expect(page).toContain(`settles     since ${run.settles_at}`);
+  expect(page).toContain('must also come after the recorded end of each executor that sent + settle');
   const given = `--revision ${run.revision} --evidence "what you saw, and where"`;
   for (const command of [
     `counterstamp verdict ${run.run_id} --landed ${given}`,

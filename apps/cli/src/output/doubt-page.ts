@@ -45,6 +45,7 @@ export function doubtPage(run: RunView, instances: readonly Instance[]): string 
     section('Times', [
       `as of       ${run.as_of}  (the time to give as --observed-at if you look now)`,
       `settles     ${settlesText(run)}`,
+      '            The look must also come after the recorded end of each executor that sent + settle; once it is recorded, the time says so.',
     ]),
     section('What you can record, in your own words', verdictLines(run)),
   ]
