@@ -144,7 +144,7 @@ function factFaults({ events, approvals, observations }: RunHistory): string[] {
   for (const event of events) {
     const { decision_id, observation, verdict } = payloadOf(event).refs;
     if (decision_id !== undefined && !decisions.some((decision) => decision.decision_id === decision_id))
-      faults.push(`decision ${String(decision_id)} of revision ${event.revision} is missing`);
+      faults.push(`decision ${JSON.stringify(decision_id)} of revision ${event.revision} is missing`);
     const seen = observations.find((one) => one.revision === event.revision);
     // A verdict is kept as an observation, whole in its event.
     const recorded = verdict === undefined ? observation : { kind: 'person', ...record(verdict) };
