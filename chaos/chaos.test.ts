@@ -5,7 +5,7 @@ import { chanceOf } from './chance.ts';
 import { type ChaosFleet, startChaosFleet } from './harness.ts';
 import { allCells, cellName, quickCells } from './matrix.ts';
 import { type BackendReport, recoveryTimes, wrongIn } from './report.ts';
-import { killAllInFlight, storms, weather } from './storms.ts';
+import { IN_FLIGHT_DEADLINE_MS, killAllInFlight, storms, weather } from './storms.ts';
 import { networkCells, runNetworkCell } from './tcp-faults.ts';
 
 /** Milliseconds for one backend's part on two shared cores; it takes about half. */
@@ -20,10 +20,6 @@ const NETWORK = [
   '409',
   'request duplicated on the way',
 ];
-/** Milliseconds from SIGKILL, between send and answer, to the run completed: lease loss, sweep, look, verification. */
-const RIGHT_MS = 5_000;
-/** Milliseconds from SIGKILL to the run's next commit: stage lease (3 s) and sweep interval (1 s), and more than that again for a loaded machine. */
-const MOVING_MS = 10_000;
 
 describe.concurrent('whatever is done to it at any place, a run has its effect at most once and ends or is parked', () => {
   test.each(BACKENDS)(
@@ -45,9 +41,8 @@ describe.concurrent('whatever is done to it at any place, a run has its effect a
       });
       expect(wrongIn(report, { whole: true })).toEqual([]);
       const { moving, right } = recoveryTimes(report.cells);
-      expect(Math.max(...moving)).toBeLessThan(MOVING_MS);
-      expect(right.length).toBeGreaterThan(0);
-      expect(Math.max(...right)).toBeLessThan(RIGHT_MS);
+      // Measured for the report (docs/operations/recovery-times.md); a time is no test.
+      expect(Math.min(moving.length, right.length)).toBeGreaterThan(0);
     },
     PART_MS,
   );
@@ -59,7 +54,8 @@ describe('thirty sends in flight, every executor killed', () => {
     async (backend) => {
       const { faults, right_after_ms } = await killAllInFlight(backend, { runs: 30, randomKeys: backend === 'redis' });
       expect(faults).toEqual([]);
-      expect(right_after_ms).toBeLessThan(2 * RIGHT_MS);
+      // Before any call's deadline: found by the lost session lease, not by the sweep of overdue attempts.
+      expect(right_after_ms).toBeLessThan(IN_FLIGHT_DEADLINE_MS);
     },
     PART_MS,
   );

@@ -179,7 +179,7 @@ export async function weather(chaos: ChaosFleet, storm: Storm, seed: number): Pr
 }
 
 /** D while everything is in flight, in milliseconds: long enough to get there, and so long that only the lost session lease explains a quick end. */
-const IN_FLIGHT_DEADLINE_MS = 15_000;
+export const IN_FLIGHT_DEADLINE_MS = 15_000;
 
 /** What may never be in a tally. */
 export function wrongIn({ duplicates, lost, stuck }: Tally): string[] {

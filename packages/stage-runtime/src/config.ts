@@ -95,7 +95,9 @@ export const Common = z.object({
   COUNTERSTAMP_FAILPOINTS: z
     .string()
     .default('')
-    .describe('places where the process kills, stops or delays itself, for tests: name=kill, name=stop, name=wait:MS'),
+    .describe(
+      'places where the process kills, stops or delays itself, for tests: name=kill, name=stop, name=wait:MS, or *=folder:PATH to arm them while it runs',
+    ),
   COUNTERSTAMP_HTTP_HOST: z
     .string()
     .min(1)

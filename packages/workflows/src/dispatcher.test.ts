@@ -54,6 +54,11 @@ describe('an operation', () => {
     expect(refuseOperation(workflow, on, operation, kind)).toContain(why);
   });
 
+  test('that writes is permitted in doubt for a recorded retry', () => {
+    const recorded = approvedRun({ state: 'needs_reconciliation', retry_allowed: true });
+    expect(refuseOperation(workflow, recorded, 'refund_order', 'write')).toBeUndefined();
+  });
+
   test('that writes is permitted in one state alone', () => {
     const permitted = STATES.filter(
       (state: State) => refuseOperation(workflow, { ...waiting, state }, 'refund_order', 'write') === undefined,
@@ -128,7 +133,15 @@ describe('a look at the effect', () => {
       const run = { ...inDoubt, state };
       expect(await observeEffect(run, flow)).toEqual(found);
       expect(asked).toEqual([
-        [run.action?.fields, { run_id: run.run_id, attempts: run.attempts, fields: workflow.verifiedFields }],
+        [
+          run.action?.fields,
+          {
+            run_id: run.run_id,
+            action_digest: run.action?.digest,
+            attempts: run.attempts,
+            fields: workflow.verifiedFields,
+          },
+        ],
       ]);
     },
   );

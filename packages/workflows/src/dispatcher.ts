@@ -32,6 +32,9 @@ export function refuseOperation(
   if (declared !== kind) return `${operation} is a ${declared} operation`;
   if (!run.allowed_operations.includes(operation)) return `${operation} is not among the run's allowed operations`;
   if (!STATES[kind].includes(run.state)) return `${operation} may not be used while the run is ${run.state}`;
+  // In doubt, only the retry that was recorded (protocol rule 19).
+  if (kind === 'write' && run.state === 'needs_reconciliation' && !run.retry_allowed)
+    return `${operation} may not be used while the run is ${run.state} without a recorded retry`;
   return undefined;
 }
 
