@@ -264,7 +264,7 @@ const OBSERVABLE: Readonly<Record<string, (effect: Effect) => string>> = {
   reason: (effect) => effect.reason ?? '(none)',
 };
 
-/** Every declared field that is not as approved, our own reference, and the digest of what was approved. */
+/** Every declared field that is not as approved, our own reference, and the digest of what was approved where the record carries one. */
 function differences(
   action: RefundAction,
   { run_id, action_digest, fields }: ObserveBinding,
@@ -278,6 +278,8 @@ function differences(
     return { field, approved: typeof value === 'string' ? value : JSON.stringify(value), observed: observe(effect) };
   });
   compared.push({ field: 'run_id', approved: run_id, observed: effect.run_id ?? '(none)' });
-  compared.push({ field: 'action_digest', approved: action_digest, observed: effect.action_digest ?? '(none)' });
+  // Somebody who refunds by hand under our run id leaves it out; who names another action's digest made another effect.
+  if (effect.action_digest !== undefined)
+    compared.push({ field: 'action_digest', approved: action_digest, observed: effect.action_digest });
   return compared.filter((diff) => diff.approved !== diff.observed);
 }
