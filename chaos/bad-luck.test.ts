@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { poll } from '../testing/fleet.ts';
 import { type ChaosFleet, startChaosFleet } from './harness.ts';
@@ -10,12 +10,10 @@ const FILE_MIN = 17 * 1024 * 1024;
 
 /** What the database's process and all that it forked may write: a full disk, for them alone. */
 function limitFiles(chaos: ChaosFleet, bytes: number | 'unlimited'): void {
-  const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(chaos.postgres.pid())])
-    .toString()
-    .trim()
-    .split(/\s+/);
+  const server = chaos.postgres.pid();
+  const children = readFileSync(`/proc/${server}/task/${server}/children`, 'utf8').trim().split(' ');
   // Only the server's own user may set its limits.
-  const { uid, gid } = statSync(`/proc/${chaos.postgres.pid()}`);
+  const { uid, gid } = statSync(`/proc/${server}`);
   const limit = (pid: string) =>
     execFileSync('prlimit', ['--pid', pid, `--fsize=${bytes}:`], {
       uid,
@@ -23,7 +21,7 @@ function limitFiles(chaos: ChaosFleet, bytes: number | 'unlimited'): void {
       cwd: '/',
       stdio: ['ignore', 'ignore', 'pipe'],
     });
-  limit(String(chaos.postgres.pid()));
+  limit(String(server));
   for (const pid of children) {
     try {
       limit(pid);

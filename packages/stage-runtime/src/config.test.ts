@@ -132,7 +132,7 @@ describe('a fault', () => {
     ['a failpoint in production', { COUNTERSTAMP_FAILPOINTS: 'stage.loaded=kill' }, 'set COUNTERSTAMP_DEV=1'],
     [
       'a folder of failpoints in production',
-      { COUNTERSTAMP_FAILPOINTS: '*=folder:/tmp/points' },
+      { COUNTERSTAMP_FAILPOINTS: '*=folder:/points' },
       'set COUNTERSTAMP_DEV=1',
     ],
     ['a missing variable of the service', { COUNTERSTAMP_KEY: undefined }, 'COUNTERSTAMP_KEY: is required'],

@@ -34,7 +34,7 @@ describe('the text of failpoints', () => {
     ['stage.loaded', 'not ""'],
     ['stage.loaded=explode', 'not "explode"'],
     ['stage.loaded=hold', 'not "hold"'],
-    ['stage.loaded=folder:/tmp', 'not "folder:/tmp"'],
+    ['stage.loaded=folder:/points', 'not "folder:/points"'],
     ['*=folder:relative', 'no failpoint "*"'],
     ['*=kill', 'no failpoint "*"'],
     ['stage.loaded=wait', 'not "wait"'],
@@ -55,10 +55,10 @@ describe('the text of failpoints', () => {
   });
 
   test('a folder arms every failpoint', () => {
-    const { actions, faults } = parseFailpoints('*=folder:/tmp/points');
+    const { actions, faults } = parseFailpoints('*=folder:/points');
     expect(faults).toEqual([]);
     expect([...actions.keys()]).toEqual([...FAILPOINTS]);
-    expect(actions.get('stage.loaded')).toEqual({ kind: 'folder', folder: '/tmp/points' });
+    expect(actions.get('stage.loaded')).toEqual({ kind: 'folder', folder: '/points' });
   });
 });
 
@@ -113,9 +113,10 @@ describe('a folder of failpoints', () => {
       .then(() => {
         passed = true;
       });
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    const taken = path.join(folder, `verify.read.before-commit.fired.${process.pid}`);
+    await expect.poll(() => existsSync(taken)).toBe(true);
     expect(passed).toBe(false);
-    rmSync(path.join(folder, `verify.read.before-commit.fired.${process.pid}`));
+    rmSync(taken);
     await held;
   });
 
