@@ -379,6 +379,48 @@ describe.each(FLEET_BACKENDS)('cases from the field, on the %s queue', (backend)
       },
     );
 
+    test('O19 c succeeded, and failed later: the completed run is reopened and parked, nothing is sent again', async () => {
+      const seeded = await fleet.seed();
+      await fleet.fault(seeded.payment_id, { kind: 'succeeded_then_failed', after_ms: 2_500 });
+      const run_id = await fleet.request(seeded);
+      await fleet.approve(run_id);
+      await fleet.until(run_id, ['completed']);
+      const run = await fleet.until(run_id, parked, 40_000);
+      expect([run.state, run.parked_reason]).toEqual(['needs_reconciliation', 'effect_reversed']);
+      expect(await fleet.ledger(seeded.payment_id)).toHaveLength(1);
+    });
+
+    test('O21 a worker stopped right after its call left: another settles the run by a read, and the late finish changes nothing', async () => {
+      const seeded = await fleet.seed();
+      const run_id = await fleet.request(seeded);
+      await fleet.until(run_id, ['awaiting_approval']);
+      const victim = await withoutExecutor(async () => {
+        const stops = await fleet.start('executor', {
+          COUNTERSTAMP_FAILPOINTS: 'dispatch.written.before-response=stop',
+        });
+        await fleet.approve(run_id);
+        await fleet.until(run_id, ['executing', 'needs_reconciliation']);
+        return stops;
+      });
+      try {
+        const settled = await fleet.until(run_id, ['completed'], 40_000);
+        victim.child.kill('SIGCONT');
+        const kept = 'the answer is kept as evidence';
+        await poll(
+          async () => (await readFile(victim.log, 'utf8')).includes(kept),
+          20_000,
+          'the late answer was not kept',
+        );
+        const after = await fleet.requester.getRun(run_id);
+        expect([after.state, after.revision]).toEqual(['completed', settled.revision]);
+        expect(await fleet.ledger(seeded.payment_id)).toHaveLength(1);
+        expect(await fleet.effects(seeded.payment_id)).toHaveLength(1);
+      } finally {
+        victim.child.kill('SIGCONT');
+        await fleet.end(victim, 'SIGTERM');
+      }
+    });
+
     test('O18 a 500 after the effect is no reason for a second key, nor for a second send', async () => {
       const seeded = await fleet.seed();
       await fleet.fault(seeded.payment_id, { kind: 'error_after_accept', status: 500 });
