@@ -31,6 +31,26 @@ for service in api preflight executor verifier reconciler; do
   printf 'postgres://cs_%s:%s@postgres:5432/counterstamp' "$service" "$password" | put "${service}_database_url"
 done
 
+# The keys that this installation keeps outside its database: back them up with care, none can be made again. Ed25519 as one line of JWK; the
+# last 32 bytes of each DER form are the key itself.
+base64url() { openssl base64 -A | tr '+/' '-_' | tr -d '='; }
+signing_key() {
+  pem=$(openssl genpkey -algorithm ed25519)
+  printf '{"kty":"OKP","crv":"Ed25519","x":"%s","d":"%s"}' \
+    "$(printf '%s\n' "$pem" | openssl pkey -pubout -outform DER | tail -c 32 | base64url)" \
+    "$(printf '%s\n' "$pem" | openssl pkey -outform DER | tail -c 32 | base64url)"
+}
+# trusted NAME PURPOSES: the public half, with the id that RFC 7638 gives it and what it may vouch for.
+trusted() {
+  x=$(sed 's/.*"x":"\([^"]*\)".*/\1/' "$dir/$1")
+  kid=$(printf '{"crv":"Ed25519","kty":"OKP","x":"%s"}' "$x" | openssl dgst -sha256 -binary | base64url)
+  printf '{"kty":"OKP","crv":"Ed25519","x":"%s","kid":"%s","purposes":[%s]}' "$x" "$kid" "$2"
+}
+signing_key | put installation_key
+signing_key | put checkpoint_key
+openssl rand 32 | base64url | put data_key
+printf '{"keys":[%s,%s]}' "$(trusted installation_key '"credential","receipt"')" "$(trusted checkpoint_key '"checkpoint"')" | put trusted_keys
+
 # The sandbox's own two keys, which protect nothing. Put your provider's keys here instead.
 printf 'rk_sandbox' | put payments_read_key
 printf 'sk_sandbox' | put payments_write_key

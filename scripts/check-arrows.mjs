@@ -10,10 +10,12 @@ import { parseSync } from 'vite';
 /** A folder imports only from folders above it. Services stand side by side and never import each other. */
 const ORDER = [
   'packages/manifest-core',
+  'packages/signatures',
   'packages/embedded-postgres',
   'packages/telemetry',
   'packages/manifest-store',
   'packages/history-checker',
+  'packages/receipts',
   'packages/stage-queue',
   'packages/stage-runtime',
   'packages/connectors',
@@ -34,6 +36,7 @@ const OWNERS = {
   'drizzle-orm': 'packages/manifest-store',
   'prom-client': 'packages/telemetry',
   pino: 'packages/telemetry',
+  'openid-client': 'services/api',
 };
 
 /** Where reading the real clock is the purpose. */

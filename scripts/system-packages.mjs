@@ -10,6 +10,8 @@ const PACKAGES = [
   { name: 'redis-server', isPresent: () => Boolean(process.env.REDIS_URL) || isOnPath('redis-server') },
   // Makes the certificates of the TLS tests; postgresql-15 happens to bring it, which is nobody's promise.
   { name: 'openssl', isPresent: () => isOnPath('openssl') },
+  // Passkeys are tried in a real browser, with its virtual authenticator.
+  { name: 'chromium', isPresent: () => existsSync('/usr/bin/chromium') },
   { name: 'postgresql-15', isPresent: () => existsSync('/usr/lib/postgresql/15/bin/initdb') },
 ];
 

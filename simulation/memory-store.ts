@@ -35,7 +35,7 @@ import {
   type Trigger,
   transitionRule,
 } from '@counterstamp/manifest-core';
-import type { ApiStore, InstanceEnd, Principal, Role } from '@counterstamp/manifest-store';
+import type { ApiStore, InstanceEnd, Principal, PrincipalRef, Role } from '@counterstamp/manifest-store';
 
 import {
   type Approval,
@@ -131,7 +131,7 @@ interface KnownPrincipal {
 /** Who commits: a worker under its login, or the api for a principal. */
 export type StageCommitter =
   | { service: Exclude<Service, 'api'>; instance_id: string }
-  | { service: 'api'; who: Principal };
+  | { service: 'api'; who: PrincipalRef };
 
 /** Told right after every commit of a run, while nothing else can have happened: what the invariants are checked on. */
 export type CommitListener = (run: MemoryRun, event: StoredEvent) => void;
@@ -616,7 +616,7 @@ export class MemoryStore {
   ): StoredApproval {
     const { action, approval_request: asked } = facts;
     const { made } = run;
-    const bound = asked === undefined ? undefined : (JSON.parse(asked.canonical) as Record<string, string | number>);
+    const bound = asked === undefined ? undefined : (JSON.parse(asked.canonical) as JsonObject);
     const expiresMs = Date.parse(String(bound?.expires_at));
     if (
       action === undefined ||
@@ -646,6 +646,9 @@ export class MemoryStore {
       action_digest: action.digest,
       action_revision: action_revision as Approval['action_revision'],
       approvals_required: Number(bound.approvals_required),
+      groups_required: (bound.groups_required ?? {}) as Approval['groups_required'],
+      method: (bound.method ?? 'session') as Approval['method'],
+      break_glass: bound.break_glass === true,
       policy: String(bound.policy),
       policy_version: Number(bound.policy_version),
       policy_rule: String(bound.policy_rule),
@@ -730,6 +733,7 @@ export class MemoryStore {
         why = 'the bytes are not those of the first attempt';
       if (why !== null && why !== 'approval_expired') return refused('retry_invalid', why);
     }
+    if (approval?.approval_digest !== commit.approval_digest) return { kind: 'stale_revision' };
     if (approval === undefined || action === undefined)
       return refused('approval_invalid', 'the approval request is not what its digest says');
     const decisions = run.decisions.get(approval.approval_id) ?? [];
@@ -749,7 +753,9 @@ export class MemoryStore {
         (digestOf('cs.action.v1', action.canonical) === approval.action_digest &&
           commit.action_digest === approval.action_digest),
       rejected: this.#keeps('decisions-in-commit') && decisions.some((decision) => decision.decision === 'reject'),
-      approvals: this.#keeps('decisions-in-commit') ? this.#approvals(run, approval, commit.count_dev_keys) : far,
+      approvals: this.#keeps('decisions-in-commit')
+        ? this.#approvals(run, approval, commit.count_dev_keys, commit.decision_ids)
+        : far,
       approvals_required: approval.approvals_required,
       operation_allowed:
         typeof operation === 'string' &&
@@ -828,10 +834,11 @@ export class MemoryStore {
   }
 
   /** Distinct entitled people who approved exactly this, now. */
-  #approvals(run: MemoryRun, approval: StoredApproval, count_dev_keys: boolean): number {
+  #approvals(run: MemoryRun, approval: StoredApproval, count_dev_keys: boolean, verified: readonly string[]): number {
     const { tenant_id, principal_id: requester } = run.made;
     const people = (run.decisions.get(approval.approval_id) ?? []).filter(
       (decision) =>
+        verified.includes(decision.decision_id) &&
         decision.decision === 'approve' &&
         decision.action_digest === approval.action_digest &&
         decision.action_revision === approval.action_revision &&
@@ -1066,7 +1073,7 @@ export class MemoryStore {
   }
 
   decide(
-    who: Principal,
+    who: PrincipalRef,
     decision: Parameters<ApiStore['decide']>[1],
     leaseMs: number,
   ): Awaited<ReturnType<ApiStore['decide']>> {
@@ -1079,14 +1086,17 @@ export class MemoryStore {
     const result = this.#decide(run, approval, decisions, who, decision, leaseMs, now);
     if (result !== 'recorded' && result !== 'repeated')
       this.#audit(who.tenant_id, who.principal_id, run.made.run_id, 'decide', result, { decision: decision.decision });
-    const decided = decisions.map(({ decision_id, decision: said, principal_id, method, decided_at, reason }) => ({
-      decision_id,
-      decision: said,
-      principal_id,
-      method,
-      decided_at,
-      reason,
-    }));
+    const decided = decisions.map(
+      ({ decision_id, decision: said, principal_id, method, decided_at, reason, break_glass }) => ({
+        decision_id,
+        decision: said,
+        principal_id,
+        method,
+        decided_at,
+        reason,
+        break_glass,
+      }),
+    );
     return { result, decided, row: hotRow(run) };
   }
 
@@ -1094,7 +1104,7 @@ export class MemoryStore {
     run: MemoryRun,
     approval: StoredApproval | undefined,
     decisions: StoredDecision[],
-    who: Principal,
+    who: PrincipalRef,
     decision: Parameters<ApiStore['decide']>[1],
     leaseMs: number,
     now: number,
@@ -1146,6 +1156,10 @@ export class MemoryStore {
       action_revision: approval.action_revision,
       decided_at: iso(now),
       reason: decision.reason,
+      break_glass: decision.break_glass,
+      groups: [],
+      obstacle: null,
+      assertion: null,
       approval_digest: approval.approval_digest,
     });
     const refs = { decision_id: decision.decision_id, approval_digest: approval.approval_digest };
@@ -1180,7 +1194,7 @@ export class MemoryStore {
     return 'recorded';
   }
 
-  verdict(who: Principal, verdict: Parameters<ApiStore['verdict']>[1]): Awaited<ReturnType<ApiStore['verdict']>> {
+  verdict(who: PrincipalRef, verdict: Parameters<ApiStore['verdict']>[1]): Awaited<ReturnType<ApiStore['verdict']>> {
     const run = this.runs.get(verdict.run_id);
     if (run === undefined || run.made.tenant_id !== who.tenant_id)
       return { result: 'run_not_found', detail: null, row: null };
@@ -1230,7 +1244,7 @@ export class MemoryStore {
 
   #verdictRefusal(
     run: MemoryRun,
-    who: Principal,
+    who: PrincipalRef,
     verdict: Parameters<ApiStore['verdict']>[1],
     now: number,
   ): { result: Exclude<Awaited<ReturnType<ApiStore['verdict']>>['result'], 'recorded'>; detail: string | null } | null {
@@ -1288,7 +1302,7 @@ export class MemoryStore {
     return instance.rotated || (instance.endedMs !== null && instance.beatMs + pause_ms <= now && !instance.leaseHeld);
   }
 
-  #supported(run: MemoryRun, who: Principal, kind: string, subject: string | null): boolean {
+  #supported(run: MemoryRun, who: PrincipalRef, kind: string, subject: string | null): boolean {
     return run.supports.some(
       (support) =>
         support.kind === kind &&
@@ -1298,7 +1312,7 @@ export class MemoryStore {
     );
   }
 
-  support(who: Principal, support: Parameters<ApiStore['support']>[1]): Awaited<ReturnType<ApiStore['support']>> {
+  support(who: PrincipalRef, support: Parameters<ApiStore['support']>[1]): Awaited<ReturnType<ApiStore['support']>> {
     const run = this.runs.get(support.run_id);
     if (run === undefined || run.made.tenant_id !== who.tenant_id) return 'run_not_found';
     if (!this.#isPerson(who.tenant_id, who.principal_id, 'operator')) return 'role_missing';
@@ -1313,7 +1327,7 @@ export class MemoryStore {
     return 'recorded';
   }
 
-  fence(who: Principal, fence: Parameters<ApiStore['fence']>[1]): InstanceEnd {
+  fence(who: PrincipalRef, fence: Parameters<ApiStore['fence']>[1]): InstanceEnd {
     if (!this.#isPerson(who.tenant_id, who.principal_id, 'operator')) return 'role_missing';
     const instance = this.instances.get(fence.instance_id);
     const now = this.#now();

@@ -81,6 +81,7 @@ export class People {
       connector: contract.name,
       connector_version: contract.version,
       proposer: 'rules',
+      subject: about.request_id,
       input_canonical,
       body_digest: digestOf('cs.body.v1', input_canonical),
       allowed_operations: credit ? CREDIT_OPERATIONS : REFUND_OPERATIONS,
@@ -90,6 +91,8 @@ export class People {
       approval_life_ms: this.#approvalLifeMs,
       wake_in_ms: world.durations.stage_lease_ms,
       settle_ms: settleOf(world),
+      on_behalf_of: null,
+      open_runs_max: null,
       trace_context: null,
     };
     const outcome = world.store.createRun(created);
@@ -161,6 +164,8 @@ export class People {
                 action_digest,
                 action_revision,
                 reason: null,
+                break_glass: false,
+                assertion: null,
               };
               this.#hint(this.#world.store.decide(who, decision, this.#world.durations.stage_lease_ms).row);
             },

@@ -830,7 +830,7 @@ function judgesOf(service: WorkerService, ports: Ports, world: World): Partial<R
         durations,
         log,
         metrics,
-        development: true,
+        trust: { signatures: undefined, development: true },
       });
     case 'verifier':
       return verifierStages(systems, { durations, limits, failpoint });

@@ -11,6 +11,7 @@ import { connect, createApiKey, migrate, roleName, type Sql } from '@counterstam
 import { type EffectView, type LedgerEntry, type RunningSandbox, startSandbox } from '@counterstamp/sandbox';
 import { migrateQueue, openHintQueue, type QueueSettings } from '@counterstamp/stage-queue';
 import { testIds } from './test-ids.ts';
+import { type TestInstallation, testInstallation } from './test-installation.ts';
 
 const WORKERS = ['preflight', 'executor', 'verifier', 'reconciler'] as const;
 
@@ -27,6 +28,8 @@ export interface ServiceProcess {
 export interface Fleet {
   apiUrl: string;
   sandbox: RunningSandbox;
+  /** The keys that this fleet keeps outside its database. */
+  installation: TestInstallation;
   owner: Sql;
   requester: ApiClient;
   approver: ApiClient;
@@ -77,6 +80,7 @@ export async function prepareFleetDatabase(
 /** Brings up a whole fleet of real processes on a prepared database, with a sandbox in this process. Needs `tsc -b` first. */
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const sandbox = await startSandbox();
+  const installation = testInstallation();
   const owner = connect(options.ownerUrl, { max: 2, applicationName: 'test-owner' });
   const logs = await mkdtemp(join(tmpdir(), 'cs-testing-fleet-'));
   const environment: Record<string, string> = {
@@ -92,6 +96,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk_sandbox',
     COUNTERSTAMP_CREDITS_URL: sandbox.url,
     COUNTERSTAMP_CREDITS_READ_KEY: 'rk_sandbox',
+    ...installation.env,
     ...(options.redisUrl === undefined
       ? {}
       : { REDIS_URL: options.redisUrl, COUNTERSTAMP_QUEUE_PREFIX: `t${randomUUID().slice(0, 8)}` }),
@@ -219,6 +224,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   return {
     apiUrl,
     sandbox,
+    installation,
     owner,
     requester,
     approver,

@@ -216,6 +216,7 @@ export function historyBuilder(options: HistoryOptions = {}) {
         action_revision: approval.action_revision,
         decided_at: instant(nowMs),
         reason: null,
+        break_glass: false,
       });
       const refs = { decision_id, approval_digest: approval.approval_digest };
       if (decision === 'reject')

@@ -38,6 +38,7 @@ export function manifest(change: Partial<Manifest> = {}): Manifest {
     connector_version: '1',
     proposer: 'rules',
     requested_by: 'prn_agent',
+    on_behalf_of: null,
     created_at: at(START_MS),
     state: 'proposed',
     state_since: at(START_MS),
@@ -66,6 +67,7 @@ export function manifest(change: Partial<Manifest> = {}): Manifest {
     in_flight_key: null,
     chain_head: NO_DIGEST,
     trace_context: null,
+    erased_at: null,
     input: {},
     allowed_operations: ['read_request', 'read_order', 'read_payment', 'read_refund_status', 'refund_order'],
     context: [],
@@ -97,6 +99,15 @@ export function asked(
   const approval_id = `apr_${action_revision}`;
   const refund = RefundAction.safeParse(fields);
   const display = refund.success ? displayRefund(refund.data) : [];
+  const terms = {
+    policy: 'refund',
+    policy_version: 2,
+    policy_rule: 'one_person',
+    approvals_required,
+    groups_required: {},
+    method: 'passkey' as const,
+    break_glass: false,
+  };
   const bound = canonicalJson({
     profile: 'cs.approval.v1',
     approval_id,
@@ -106,10 +117,9 @@ export function asked(
     action_revision,
     evidence_set_digest: evidenceSetDigest(currentEvidence(run)),
     display_digest: digestOf('cs.display.v1', canonicalJson(display)),
-    policy: 'refund',
-    policy_version: 1,
-    policy_rule: 'one_person',
-    approvals_required,
+    ...terms,
+    workflow: run.workflow,
+    workflow_version: run.workflow_version,
     connector: run.connector,
     connector_version: run.connector_version,
     expires_at: at(nowMs + lifeMs),
@@ -121,10 +131,7 @@ export function asked(
     canonical: bound,
     action_digest: digest,
     action_revision,
-    approvals_required,
-    policy: 'refund',
-    policy_version: 1,
-    policy_rule: 'one_person',
+    ...terms,
     display,
     expires_at: at(nowMs + lifeMs),
     decisions: [],
@@ -155,6 +162,10 @@ export function decided(run: Manifest, principal_id: string, decision: 'approve'
     action_revision,
     decided_at: at(START_MS),
     reason: null,
+    break_glass: false,
+    groups: [],
+    obstacle: null,
+    assertion: null,
   };
   return {
     ...run,

@@ -161,6 +161,8 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
           decision_id: testIds.id('decision'),
           decision,
           method: 'dev_key',
+          break_glass: false,
+          assertion: null,
           reason: null,
           ...shown,
         },
@@ -173,7 +175,7 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
       return row;
     };
     const dispatchOf = async (row: HotRow, change: Partial<DispatchCommit> = {}): Promise<DispatchCommit> => {
-      const { action, action_revision } = await load(row.run_id);
+      const { action, action_revision, approval } = await load(row.run_id);
       if (action === null || action_revision === null) throw new Error('no action');
       const request_bytes = change.request_bytes ?? new TextEncoder().encode(action.canonical);
       return {
@@ -189,6 +191,8 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
         expiry_margin_ms: MARGIN_MS,
         sweep_grace_ms: G_MS,
         count_dev_keys: true,
+        decision_ids: approval?.decisions.map((decision) => decision.decision_id) ?? [],
+        approval_digest: approval?.approval_digest ?? digestOf('cs.approval.v1', ''),
         retry: null,
         ...change,
       };

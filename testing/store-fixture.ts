@@ -27,6 +27,7 @@ import {
   migrate,
   type Principal,
   type Role,
+  type Sealing,
   type Sql,
   serviceUrl,
 } from '@counterstamp/manifest-store';
@@ -79,10 +80,7 @@ export interface StoreFixture {
     facts?: CommitFacts,
     wake_in_ms?: number | null,
   ): Promise<HotRow>;
-  toAwaitingApproval(
-    change?: Partial<NewRun>,
-    wanted?: { action?: JsonObject; lifeMs?: number; resource?: string; approvals?: number },
-  ): Promise<HotRow>;
+  toAwaitingApproval(change?: Partial<NewRun>, wanted?: FixedActionChange): Promise<HotRow>;
   toApproved(
     change?: Partial<NewRun>,
     wanted?: { action?: JsonObject; lifeMs?: number; resource?: string },
@@ -94,7 +92,11 @@ export interface StoreFixture {
   close(): Promise<void>;
 }
 
-export async function storeFixture(version: PostgresVersion): Promise<StoreFixture> {
+/** @param options `sealing` for an installation that seals personal data; absent: everything is in plain text. */
+export async function storeFixture(
+  version: PostgresVersion,
+  options: { sealing?: Sealing } = {},
+): Promise<StoreFixture> {
   const database = await testDatabase({
     version,
     name: 'manifest-store',
@@ -113,9 +115,9 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
       }),
     ]),
   ) as Record<Service, Sql>;
-  const api = createApiStore(serviceSql.api);
+  const api = createApiStore(serviceSql.api, options);
   const storeOf = (service: Service) =>
-    createWorkerStore(serviceSql[service], { instance_id: `ins_${service}`, ids: testIds });
+    createWorkerStore(serviceSql[service], { instance_id: `ins_${service}`, ids: testIds, ...options });
   const stores = {
     preflight: storeOf('preflight'),
     executor: storeOf('executor'),
@@ -184,7 +186,13 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
     };
     row = await move('preflight', row, 'proposal_received', 'proposed', { proposal });
     const now = (await stores.preflight.load(row.run_id))?.nowMs ?? 0;
-    return await move('preflight', row, 'action_fixed', 'awaiting_approval', fixedAction(row, now, wanted));
+    return await move(
+      'preflight',
+      row,
+      'action_fixed',
+      'awaiting_approval',
+      fixedAction(row, now, { ...wanted, tenant: change.tenant_id ?? 'shop_north' }),
+    );
   };
 
   const approve: StoreFixture['approve'] = async (row, who) => {
@@ -200,6 +208,8 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
         decision_id: testIds.id('decision'),
         decision: 'approve',
         method: 'dev_key',
+        break_glass: false,
+        assertion: null,
         approval_digest: approval.approval_digest,
         action_digest: approval.action_digest,
         action_revision: approval.action_revision,
@@ -233,6 +243,8 @@ export async function storeFixture(version: PostgresVersion): Promise<StoreFixtu
       expiry_margin_ms: change.marginMs ?? 1_200,
       sweep_grace_ms: 500,
       count_dev_keys: change.countDevKeys ?? true,
+      decision_ids: loaded?.manifest.approval?.decisions.map((decision) => decision.decision_id) ?? [],
+      approval_digest: loaded?.manifest.approval?.approval_digest ?? digestOf('cs.approval.v1', ''),
       retry: change.retry ?? null,
       ...change.forged,
     });
@@ -273,11 +285,14 @@ export function newRun(who: Principal): NewRun {
     reason: 'item arrived damaged',
   };
   const input_canonical = canonicalJson(input);
+  const request_id = `case_${randomUUID()}`;
   return {
     run_id: newRunId(),
     tenant_id: who.tenant_id,
     principal_id: who.principal_id,
-    request_id: `case_${randomUUID()}`,
+    on_behalf_of: null,
+    request_id,
+    subject: request_id,
     supersedes: null,
     workflow: 'refund',
     workflow_version: 1,
@@ -293,6 +308,7 @@ export function newRun(who: Principal): NewRun {
     approval_life_ms: null,
     wake_in_ms: 3_000,
     settle_ms: 2_000,
+    open_runs_max: null,
     trace_context: null,
   };
 }
@@ -317,11 +333,22 @@ export function evidenceDraft(kind: string, facts: JsonObject, observed_at = new
   };
 }
 
+/** What a test's approval request binds otherwise than the fixture's. */
+export interface FixedActionChange {
+  action?: JsonObject;
+  lifeMs?: number;
+  resource?: string;
+  approvals?: number;
+  tenant?: string;
+  /** Further members of the bound record: `method`, `break_glass`, `groups_required`. */
+  bound?: JsonObject;
+}
+
 /** The facts of `action_fixed`: an action and an approval request that binds it. */
 export function fixedAction(
   row: Pick<HotRow, 'run_id' | 'revision'>,
   nowMs: number,
-  wanted: { action?: JsonObject; lifeMs?: number; resource?: string; approvals?: number } = {},
+  wanted: FixedActionChange = {},
 ): CommitFacts {
   const canonical = canonicalJson(wanted.action ?? ACTION);
   const digest = digestOf('cs.action.v1', canonical);
@@ -331,7 +358,7 @@ export function fixedAction(
     profile: 'cs.approval.v1',
     approval_id,
     run_id: row.run_id,
-    tenant_id: 'shop_north',
+    tenant_id: wanted.tenant ?? 'shop_north',
     action_digest: digest,
     action_revision: row.revision + 1,
     evidence_set_digest: digestOf('cs.evidence-set.v1', ''),
@@ -344,6 +371,7 @@ export function fixedAction(
     connector_version: '1',
     expires_at: new Date(nowMs + (wanted.lifeMs ?? 60_000)).toISOString(),
     nonce: testIds.salt(),
+    ...wanted.bound,
   });
   return {
     action: { canonical, digest },

@@ -1,3 +1,5 @@
+import type { Sql } from '@counterstamp/manifest-store';
+import type { Command } from 'commander';
 import { CliFailure, EXIT } from './failure.ts';
 
 /**
@@ -26,4 +28,29 @@ export async function ownerUrl(fleet: string): Promise<string> {
     );
   }
   return url;
+}
+
+/** Options of every command that works as the database's owner. */
+export interface OwnerOptions {
+  fleet: string;
+  json?: true;
+}
+
+/** Adds the options that every command has which works as the database's owner. */
+export function withOwner(command: Command): Command {
+  return command
+    .option('--fleet <dir>', 'state folder of the local fleet, when DATABASE_URL is not set', '.counterstamp')
+    .option('--json', 'the result as JSON');
+}
+
+/** Does the work on one connection of the database's owner. @param command what Postgres shows as the name of the connection. */
+export async function asOwner<T>(fleet: string, command: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  const url = await ownerUrl(fleet);
+  const { connect } = await import('@counterstamp/manifest-store');
+  const sql = connect(url, { max: 1, applicationName: `counterstamp ${command}` });
+  try {
+    return await work(sql);
+  } finally {
+    await sql.end({ timeout: 2 });
+  }
 }

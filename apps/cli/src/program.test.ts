@@ -34,6 +34,21 @@ describe('the command line', () => {
     [['key', 'create', '--tenant', 't', '--name', 'n']],
     [['key', 'create', '--tenant', 't', '--name', 'n', '--role', 'king']],
     [['key', 'create', '--tenant', 't', '--name', 'n', '--role', 'auditor', '--expires-in', '1.5d']],
+    [['key', 'create', '--tenant', 't', '--name', 'n', '--role', 'break_glass']],
+    [['key', 'list']],
+    [['key', 'revoke']],
+    [['person', 'add', '--tenant', 't', '--name', 'n']],
+    [['person', 'add', '--tenant', 't', '--name', 'n', '--roles', 'approver,king']],
+    [['person', 'invite', '--tenant', 't', '--name', 'n', '--expires-in', '25h']],
+    [['person', 'link', '--tenant', 't', '--name', 'n', '--issuer', 'https://login.example.com']],
+    [['passkey', 'revoke']],
+    [['erase', '--tenant', 't']],
+    [['retention', '--apply']],
+    [['retention', '--keep', 'evidence=30']],
+    [['retention', '--keep', 'evidence=30', '--apply', '--dry-run']],
+    [['retention', '--keep', 'audit=30', '--apply']],
+    [['retention', '--keep', 'evidence=soon', '--apply']],
+    [['retention', '--keep', 'evidence=1', '--keep', 'evidence=2', '--apply']],
     [['verdict']],
     [['verdict', 'run_x', '--landed', '--evidence', 'x']],
     [['verdict', 'run_x', '--landed', '--revision', '0', '--evidence', 'x']],
@@ -65,7 +80,22 @@ describe('the command line', () => {
     ],
     [['reconcile', '--look-again'], '--look-again needs a run.'],
     [['reconcile', 'order_7'], '"order_7" is no run id.'],
-  ])('says of %j what is missing, before any API is asked', async (args, sentence) => {
+    [['person', 'set', '--tenant', 't', '--name', 'n'], 'Nothing is given to set.'],
+    [['person', 'add', '--tenant', 't', '--name', 'a b', '--roles', 'auditor'], '--name "a b" must start with'],
+    [
+      ['person', 'add', '--tenant', 't', '--name', 'n', '--roles', 'auditor', '--groups', 'x,!'],
+      '--groups "!" must start',
+    ],
+    [
+      ['person', 'link', '--tenant', 't', '--name', 'n', '--issuer', 'http://login.example.com', '--subject', 'x'],
+      '"http://login.example.com" is no issuer.',
+    ],
+    [
+      ['person', 'link', '--tenant', 't', '--name', 'n', '--issuer', 'https://login.example.com', '--subject', 'é'],
+      '--subject must be 1 to 255 printable ASCII characters.',
+    ],
+    [['key', 'revoke', 'csk_secret'], 'That is no key id'],
+  ])('says of %j what is missing, before any API or database is asked', async (args, sentence) => {
     const error = await refusal(...args);
     expect(error).toMatchObject({ name: 'CliFailure', exit: EXIT.usage });
     expect(String(error)).toContain(sentence);
@@ -74,7 +104,7 @@ describe('the command line', () => {
   test('every command has help with an example', async () => {
     const program = createProgram();
     const leaves = program.commands.flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
-    expect(leaves).toHaveLength(22);
+    expect(leaves).toHaveLength(35);
     for (const command of leaves) {
       let help = '';
       command.configureOutput({

@@ -25,6 +25,7 @@ export const RecordedDecision = Decision.pick({
   method: true,
   decided_at: true,
   reason: true,
+  break_glass: true,
 });
 export type RecordedDecision = z.infer<typeof RecordedDecision>;
 
@@ -98,6 +99,35 @@ export type RunEvent = z.infer<typeof RunEvent>;
 export const RunEvents = z.strictObject({ events: z.array(RunEvent) });
 export type RunEvents = z.infer<typeof RunEvents>;
 
+/** A signed statement: DSSE's JSON envelope, `payload` and `sig` in base64. `counterstamp verify-receipt` opens it. */
+export const SignedEnvelope = z.strictObject({
+  payloadType: z.string(),
+  payload: z.base64(),
+  signatures: z.array(z.strictObject({ keyid: z.string(), sig: z.base64() })).min(1),
+});
+export type SignedEnvelope = z.infer<typeof SignedEnvelope>;
+
+/** Checkpoints as they were signed, oldest first. `next_after` is what to give as `after` to go on from here, now or later. */
+export const Checkpoints = z.strictObject({
+  checkpoints: z.array(SignedEnvelope),
+  next_after: z.int().nonnegative(),
+});
+export type Checkpoints = z.infer<typeof Checkpoints>;
+
+/** The installation's public Ed25519 keys as a JWK set, each with what it may vouch for. */
+export const PublicKeys = z.strictObject({
+  keys: z.array(
+    z.strictObject({
+      kty: z.literal('OKP'),
+      crv: z.literal('Ed25519'),
+      x: z.base64url(),
+      kid: z.string(),
+      purposes: z.array(z.string()),
+    }),
+  ),
+});
+export type PublicKeys = z.infer<typeof PublicKeys>;
+
 /**
  * Dispatches that are switched off: all of them (`scope` is `all`) or those of one connector. Whoever's runs wait reads the reason.
  * `set_by` is null to another tenant than that of who set it.
@@ -166,3 +196,60 @@ export const Readiness = z.strictObject({
   queue: z.enum(['ok', 'unavailable', 'unknown']),
 });
 export type Readiness = z.infer<typeof Readiness>;
+
+/** A JSON object whose members another standard defines: WebAuthn's options, as `navigator.credentials` reads them. */
+const WebAuthnOptions = z.record(z.string(), z.unknown());
+
+/** Options for `PublicKeyCredential.parseCreationOptionsFromJSON`. Whose passkey it will be is `name`. */
+export const CreationOptions = z.strictObject({ name: z.string(), options: WebAuthnOptions, expires_at: Instant });
+export type CreationOptions = z.infer<typeof CreationOptions>;
+
+/** Options for `PublicKeyCredential.parseRequestOptionsFromJSON`. */
+export const RequestOptions = z.strictObject({ options: WebAuthnOptions, expires_at: Instant });
+export type RequestOptions = z.infer<typeof RequestOptions>;
+
+/**
+ * Answer of `POST …/decisions/challenge`: the canonical text that is signed, its SHA-256 (base64url), and the options that carry it as the
+ * challenge. Signed or not, it is over at `expires_at`.
+ */
+export const DecisionChallenge = RequestOptions.extend({ pre_image: z.string(), challenge: z.string() });
+export type DecisionChallenge = z.infer<typeof DecisionChallenge>;
+
+/** Who is signed in. Every request of this session that changes something repeats `csrf_token` in the header `x-csrf-token`. */
+export const SessionView = z.strictObject({
+  principal_id: z.string(),
+  tenant_id: z.string(),
+  name: z.string(),
+  roles: z.array(z.string()),
+  groups: z.array(z.string()),
+  method: z.enum(['passkey', 'oidc']),
+  /** When the person last proved who they are. */
+  authenticated_at: Instant,
+  /** Until when that counts as fresh: adding or revoking a passkey, and approvals without a signature, ask for it. */
+  fresh_until: Instant,
+  /** When the session ends at the latest. */
+  expires_at: Instant,
+  csrf_token: z.string(),
+});
+export type SessionView = z.infer<typeof SessionView>;
+
+/** Answer of `DELETE /v1/session`. */
+export const EndedSession = z.strictObject({ ended: z.literal(true) });
+export type EndedSession = z.infer<typeof EndedSession>;
+
+/** One of the person's own passkeys. */
+export const Passkey = z.strictObject({
+  credential_id: z.string(),
+  name: z.string(),
+  transports: z.array(z.string()),
+  /** Whether its key is copied to the maker's cloud. */
+  backed_up: z.boolean(),
+  created_at: Instant,
+  last_used_at: Instant.nullable(),
+  revoked_at: Instant.nullable(),
+});
+export type Passkey = z.infer<typeof Passkey>;
+
+/** Oldest first, revoked ones too. */
+export const Passkeys = z.strictObject({ passkeys: z.array(Passkey) });
+export type Passkeys = z.infer<typeof Passkeys>;

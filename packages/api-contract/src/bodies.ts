@@ -46,6 +46,82 @@ const UtcInstant = z.iso
   .regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$/, INSTANT_FORM)
   .refine((text) => Number(text.slice(0, 4)) >= YEAR_MIN, INSTANT_FORM);
 
+/** Characters of a decision's pre-image at most: its members are bounded, and this is well above their sum. */
+const PRE_IMAGE_MAX = 4_096;
+
+/** Characters of one of an authenticator's texts: WebAuthn credential ids have 1023 bytes at most, attestation objects a few thousand. */
+const AUTHENTICATOR_TEXT_MAX = 16_384;
+const AuthenticatorText = z.string().min(1).max(AUTHENTICATOR_TEXT_MAX);
+
+/** 1023 bytes as base64url. */
+const CREDENTIAL_ID_MAX = 1_364;
+export const CredentialId = z
+  .string()
+  .max(CREDENTIAL_ID_MAX)
+  .regex(/^[A-Za-z0-9_-]+$/, 'a credential id is base64url');
+
+/** What every PublicKeyCredential has as JSON. Members that browsers add are left out, not refused: the format is theirs. */
+const credential = {
+  id: CredentialId,
+  rawId: CredentialId,
+  type: z.literal('public-key'),
+};
+
+/** A `PublicKeyCredential` of `navigator.credentials.create()` as `toJSON` gives it; binary members are base64url. */
+export const RegistrationResponse = z.object({
+  ...credential,
+  response: z.object({
+    clientDataJSON: AuthenticatorText,
+    attestationObject: AuthenticatorText,
+    transports: z.array(z.string().min(1).max(32)).max(16).optional(),
+  }),
+});
+export type RegistrationResponse = z.infer<typeof RegistrationResponse>;
+
+/** A `PublicKeyCredential` of `navigator.credentials.get()` as `toJSON` gives it; binary members are base64url. */
+export const AuthenticationResponse = z.object({
+  ...credential,
+  response: z.object({
+    clientDataJSON: AuthenticatorText,
+    authenticatorData: AuthenticatorText,
+    signature: AuthenticatorText,
+    userHandle: z.string().max(AUTHENTICATOR_TEXT_MAX).optional(),
+  }),
+});
+export type AuthenticationResponse = z.infer<typeof AuthenticationResponse>;
+
+/** What a person calls one of their passkeys. */
+const PasskeyName = z.string().min(1).max(100);
+
+/** The token of an invitation link, from behind its `#`. */
+const InvitationToken = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{43}$/, 'an invitation is the 43 characters behind the # of its link');
+
+/** `POST /v1/enrolment/options`. Changes nothing of the invitation. */
+export const EnrolmentOptionsBody = z.strictObject({ invitation: InvitationToken });
+export type EnrolmentOptionsBody = z.input<typeof EnrolmentOptionsBody>;
+
+/** `POST /v1/enrolment`: uses the invitation up. */
+export const EnrolmentBody = z.strictObject({
+  invitation: InvitationToken,
+  name: PasskeyName,
+  response: RegistrationResponse,
+});
+export type EnrolmentBody = z.input<typeof EnrolmentBody>;
+
+/** Bodies that ask for something and say nothing. */
+export const EmptyBody = z.strictObject({});
+export type EmptyBody = z.input<typeof EmptyBody>;
+
+/** `POST /v1/session` and `POST /v1/session/step-up`. */
+export const PasskeyAnswerBody = z.strictObject({ response: AuthenticationResponse });
+export type PasskeyAnswerBody = z.input<typeof PasskeyAnswerBody>;
+
+/** `POST /v1/passkeys`. */
+export const AddPasskeyBody = z.strictObject({ name: PasskeyName, response: RegistrationResponse });
+export type AddPasskeyBody = z.input<typeof AddPasskeyBody>;
+
 /** An object whose members are the workflow's question; the api checks it against the workflow's own schema. */
 const WorkflowObject: z.ZodType<JsonObject> = z.record(z.string(), Json);
 
@@ -64,6 +140,12 @@ export const CreateRunBody = z.strictObject({
   /** An action proposed from outside: stored as untrusted, checked before anybody is asked. */
   proposal: WorkflowObject.optional(),
   context: z.array(ContextEntry).max(CONTEXT_ENTRIES_MAX).optional(),
+  /** Principal id of the person of the tenant for whom the requester acts; may not approve. */
+  on_behalf_of: ExternalId.optional(),
+  /**
+   * Whose personal data the request holds, as an id that says nothing by itself: it stays when they are erased. The request id when absent.
+   */
+  subject: ExternalId.optional(),
   /** Milliseconds that the approval lives: shorter than the installation's, never longer. */
   approval_life_ms: z.int().positive().optional(),
   /** Milliseconds until the whole run's deadline: shorter than the installation's, never longer. */
@@ -77,19 +159,48 @@ export type CreateRunBody = z.input<typeof CreateRunBody>;
 export const ProposeBody = z.strictObject({ proposal: WorkflowObject });
 export type ProposeBody = z.input<typeof ProposeBody>;
 
+const shown = {
+  approval_id: ExternalId,
+  approval_digest: Digest,
+  action_digest: Digest,
+  action_revision: z.int().positive().max(REVISION_MAX),
+};
+
 /**
  * `POST /v1/runs/{run_id}/decisions`: what was shown, repeated. Who decides is the authenticated principal and nothing in here.
  * `action_revision` is the revision that fixed the action.
  */
 export const DecideBody = z.strictObject({
-  approval_id: ExternalId,
+  ...shown,
   decision: z.enum(['approve', 'reject']),
-  approval_digest: Digest,
-  action_digest: Digest,
-  action_revision: z.int().positive().max(REVISION_MAX),
   reason: Reason.optional(),
+  /** An approval outside the rule, by two of the people who may break the glass; signed, and with a reason. */
+  break_glass: z.boolean().optional(),
+  /** The passkey's signature over `pre_image`, as the challenge route gave it. */
+  assertion: z.strictObject({ pre_image: z.string().max(PRE_IMAGE_MAX), response: AuthenticationResponse }).optional(),
 });
 export type DecideBody = z.input<typeof DecideBody>;
+
+/**
+ * `POST /v1/runs/{run_id}/decisions/challenge`: what the person is about to sign. `credential_id` names the passkey; the one used last when
+ * absent. `reason` is bound by its digest where the glass is broken, and belongs nowhere else.
+ */
+export const DecisionChallengeBody = z
+  .strictObject({
+    ...shown,
+    decision: z.enum(['approve', 'reject', 'break_glass']),
+    credential_id: CredentialId.optional(),
+    reason: Reason.optional(),
+  })
+  .refine(({ decision, reason }) => decision !== 'break_glass' || reason !== undefined, {
+    message: 'member_missing',
+    path: ['reason'],
+  })
+  .refine(({ decision, reason }) => decision === 'break_glass' || reason === undefined, {
+    message: 'unknown_member',
+    path: ['reason'],
+  });
+export type DecisionChallengeBody = z.input<typeof DecisionChallengeBody>;
 
 /** `PUT /v1/holds/{scope}`. The reason is shown with every run that waits, whosever it is. */
 export const HoldBody = z.strictObject({ reason: Reason });

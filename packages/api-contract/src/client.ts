@@ -2,30 +2,42 @@ import type { RunId } from '@counterstamp/manifest-core';
 import type { z } from 'zod';
 import {
   CreatedRun,
+  CreationOptions,
   DecidedRun,
+  DecisionChallenge,
+  EndedSession,
   FencedInstance,
   Holds,
   Instances,
+  Passkeys,
   ProposedRun,
   Readiness,
   ReleasedHold,
+  RequestOptions,
   RunEvents,
   RunPage,
   RunStanding,
   RunView,
+  SessionView,
+  SignedEnvelope,
   SupportedVerdict,
 } from './answers.ts';
 import type {
+  AddPasskeyBody,
   CancelBody,
   CreateRunBody,
   DecideBody,
+  DecisionChallengeBody,
+  EnrolmentBody,
+  EnrolmentOptionsBody,
   FenceBody,
   HoldBody,
+  PasskeyAnswerBody,
   ProposeBody,
   SupportBody,
   VerdictBody,
 } from './bodies.ts';
-import type { InstancesQuery, ListQuery } from './parameters.ts';
+import type { InstancesQuery, ListQuery, ReceiptQuery } from './parameters.ts';
 import { PROBLEM_MEDIA_TYPE, Problem, ProblemError } from './problem.ts';
 import { ROUTES } from './routes.ts';
 
@@ -38,8 +50,10 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export interface ClientOptions {
   /** `http://host:port`, without a path. */
   baseUrl: string;
-  /** `csk_…`; sent as a bearer token, never logged. */
-  key: string;
+  /** `csk_…`; sent as a bearer token, never logged. Absent for a signed-in person, whose browser sends the session's cookie. */
+  key?: string | undefined;
+  /** What each request carries beside that: for a signed-in person `x-csrf-token`, and outside a browser `cookie` and `origin` too. */
+  headers?: () => Readonly<Record<string, string>>;
   fetch: Fetch;
   /** Milliseconds for one request, from connecting to the last byte of the answer; default 15 000. */
   timeoutMs?: number;
@@ -64,8 +78,26 @@ export interface ApiClient {
   getRun(run_id: RunId): Promise<RunView>;
   listRuns(query?: { state?: ListQuery['state']; limit?: number; cursor?: string }): Promise<RunPage>;
   runEvents(run_id: RunId): Promise<RunEvents>;
+  receipt(run_id: RunId, query?: ReceiptQuery): Promise<SignedEnvelope>;
   propose(run_id: RunId, body: Body<ProposeBody>): Promise<ProposedRun>;
   decide(run_id: RunId, body: Body<DecideBody>): Promise<DecidedRun>;
+  /** What a passkey has to sign for a decision; for signed-in people, as everything below that names a session or a passkey. */
+  decisionChallenge(run_id: RunId, body: Body<DecisionChallengeBody>): Promise<DecisionChallenge>;
+  /** Whom an invitation is for, and what their authenticator is asked. */
+  enrolmentOptions(body: EnrolmentOptionsBody): Promise<CreationOptions>;
+  /** Uses the invitation up and signs in. */
+  enrol(body: EnrolmentBody): Promise<SessionView>;
+  signInOptions(): Promise<RequestOptions>;
+  signIn(body: PasskeyAnswerBody): Promise<SessionView>;
+  readSession(): Promise<SessionView>;
+  signOut(): Promise<EndedSession>;
+  stepUpOptions(): Promise<RequestOptions>;
+  /** Proves again who one is. */
+  stepUp(body: PasskeyAnswerBody): Promise<SessionView>;
+  listPasskeys(): Promise<Passkeys>;
+  passkeyOptions(): Promise<CreationOptions>;
+  addPasskey(body: AddPasskeyBody): Promise<Passkeys>;
+  revokePasskey(credential_id: string): Promise<Passkeys>;
   cancelRun(run_id: RunId, body?: Body<CancelBody>): Promise<RunStanding>;
   /** What a person saw of an effect in doubt. */
   verdict(run_id: RunId, body: Body<VerdictBody>): Promise<RunStanding>;
@@ -95,6 +127,7 @@ export function createClient(options: ClientOptions): ApiClient {
       run_id?: RunId;
       scope?: string;
       instance_id?: string;
+      credential_id?: string;
       query?: URLSearchParams;
       body?: unknown;
       accept?: readonly number[];
@@ -104,7 +137,8 @@ export function createClient(options: ClientOptions): ApiClient {
     const path = route.path
       .replace('{run_id}', encodeURIComponent(request.run_id ?? ''))
       .replace('{scope}', encodeURIComponent(request.scope ?? ''))
-      .replace('{instance_id}', encodeURIComponent(request.instance_id ?? ''));
+      .replace('{instance_id}', encodeURIComponent(request.instance_id ?? ''))
+      .replace('{credential_id}', encodeURIComponent(request.credential_id ?? ''));
     const url = `${baseUrl}${path}${query}`;
     const { status, type, text } = await exchange(url, route.method.toUpperCase(), request.body);
     const value = parseJson(text);
@@ -123,7 +157,8 @@ export function createClient(options: ClientOptions): ApiClient {
     method: string,
     body: unknown,
   ): Promise<{ status: number; type: string; text: string }> {
-    const headers: Record<string, string> = { authorization: `Bearer ${key}`, accept: 'application/json' };
+    const headers: Record<string, string> = { accept: 'application/json', ...options.headers?.() };
+    if (key !== undefined) headers.authorization = `Bearer ${key}`;
     if (body !== undefined) headers['content-type'] = 'application/json';
     try {
       const response = await options.fetch(url, {
@@ -153,8 +188,24 @@ export function createClient(options: ClientOptions): ApiClient {
     getRun: async (run_id) => (await call(ROUTES.getRun, RunView, { run_id })).body,
     listRuns: async (query = {}) => (await call(ROUTES.listRuns, RunPage, { query: parametersOf(query) })).body,
     runEvents: async (run_id) => (await call(ROUTES.runEvents, RunEvents, { run_id })).body,
+    receipt: async (run_id, query = {}) =>
+      (await call(ROUTES.receipt, SignedEnvelope, { run_id, query: parametersOf(query) })).body,
     propose: async (run_id, body) => (await call(ROUTES.propose, ProposedRun, { run_id, body })).body,
     decide: async (run_id, body) => (await call(ROUTES.decide, DecidedRun, { run_id, body })).body,
+    decisionChallenge: async (run_id, body) =>
+      (await call(ROUTES.decisionChallenge, DecisionChallenge, { run_id, body })).body,
+    enrolmentOptions: async (body) => (await call(ROUTES.enrolmentOptions, CreationOptions, { body })).body,
+    enrol: async (body) => (await call(ROUTES.enrol, SessionView, { body })).body,
+    signInOptions: async () => (await call(ROUTES.signInOptions, RequestOptions, { body: {} })).body,
+    signIn: async (body) => (await call(ROUTES.signIn, SessionView, { body })).body,
+    readSession: async () => (await call(ROUTES.readSession, SessionView)).body,
+    signOut: async () => (await call(ROUTES.signOut, EndedSession)).body,
+    stepUpOptions: async () => (await call(ROUTES.stepUpOptions, RequestOptions, { body: {} })).body,
+    stepUp: async (body) => (await call(ROUTES.stepUp, SessionView, { body })).body,
+    listPasskeys: async () => (await call(ROUTES.listPasskeys, Passkeys)).body,
+    passkeyOptions: async () => (await call(ROUTES.passkeyOptions, CreationOptions, { body: {} })).body,
+    addPasskey: async (body) => (await call(ROUTES.addPasskey, Passkeys, { body })).body,
+    revokePasskey: async (credential_id) => (await call(ROUTES.revokePasskey, Passkeys, { credential_id })).body,
     cancelRun: async (run_id, body = {}) => (await call(ROUTES.cancelRun, RunStanding, { run_id, body })).body,
     verdict: async (run_id, body) => (await call(ROUTES.verdict, RunStanding, { run_id, body })).body,
     supportVerdict: async (run_id, body) =>

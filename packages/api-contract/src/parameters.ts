@@ -1,5 +1,6 @@
 import { ExternalId, RunId, SERVICES, STATES } from '@counterstamp/manifest-core';
 import { z } from 'zod';
+import { CredentialId } from './bodies.ts';
 
 /** Runs on a page when the caller names no number. */
 const PAGE_DEFAULT = 50;
@@ -25,6 +26,8 @@ const INSTANCES_MAX = 1_000;
 
 export const InstanceParameters = z.strictObject({ instance_id: ExternalId });
 
+export const PasskeyParameters = z.strictObject({ credential_id: CredentialId });
+
 /** A number of rows in a query. Digits only: a lenient conversion would read "" as 0 and "1e2" as 100. */
 const rows = (max: number) =>
   z
@@ -40,6 +43,23 @@ export const InstancesQuery = z.strictObject({
   limit: rows(INSTANCES_MAX),
 });
 export type InstancesQuery = z.input<typeof InstancesQuery>;
+
+/** Query of `GET …/receipt`. `none` leaves out the facts of the evidence and the reasons that people gave; their digests stay. */
+export const ReceiptQuery = z.strictObject({ disclose: z.enum(['all', 'none']).default('all') });
+export type ReceiptQuery = z.input<typeof ReceiptQuery>;
+
+/** Checkpoints that one answer holds at most. */
+const CHECKPOINTS_MAX = 1_000;
+
+/** Query of `GET /v1/checkpoints`. `after` is a checkpoint's number, 0 when absent: from the first. `limit` is 1 to 1000, 50 when absent. */
+export const CheckpointsQuery = z.strictObject({
+  after: z
+    .string()
+    .regex(/^(0|[1-9][0-9]{0,8})$/, 'after is the number of a checkpoint')
+    .transform(Number)
+    .default(0),
+  limit: rows(CHECKPOINTS_MAX),
+});
 
 /**
  * Query of `GET /v1/runs`. `limit` is 1 to 200, 50 when absent. `cursor` is a `next_cursor` of the same list (same `state`).

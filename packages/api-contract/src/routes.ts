@@ -2,32 +2,56 @@ import { Json } from '@counterstamp/manifest-core';
 import { createRoute } from '@hono/zod-openapi';
 import { z } from 'zod';
 import {
+  Checkpoints,
   CreatedRun,
+  CreationOptions,
   DecidedRun,
+  DecisionChallenge,
+  EndedSession,
   FencedInstance,
   Health,
   Holds,
   Instances,
+  Passkeys,
   ProposedRun,
+  PublicKeys,
   Readiness,
   ReleasedHold,
+  RequestOptions,
   RunEvents,
   RunPage,
   RunStanding,
   RunView,
+  SessionView,
+  SignedEnvelope,
   SupportedVerdict,
 } from './answers.ts';
 import {
+  AddPasskeyBody,
   CancelBody,
   CreateRunBody,
   DecideBody,
+  DecisionChallengeBody,
+  EmptyBody,
+  EnrolmentBody,
+  EnrolmentOptionsBody,
   FenceBody,
   HoldBody,
+  PasskeyAnswerBody,
   ProposeBody,
   SupportBody,
   VerdictBody,
 } from './bodies.ts';
-import { HoldParameters, InstanceParameters, InstancesQuery, ListQuery, RunParameters } from './parameters.ts';
+import {
+  CheckpointsQuery,
+  HoldParameters,
+  InstanceParameters,
+  InstancesQuery,
+  ListQuery,
+  PasskeyParameters,
+  ReceiptQuery,
+  RunParameters,
+} from './parameters.ts';
 import { PROBLEM_MEDIA_TYPE, Problem } from './problem.ts';
 
 // The generator follows a recursive schema without end unless its type is spelled out; parsing is not touched by this.
@@ -39,7 +63,11 @@ z.globalRegistry.add(Json, {
 /** Name of the security scheme in the document: a key of ours as a bearer token. */
 export const KEY_SCHEME = 'api_key';
 
-const security = [{ [KEY_SCHEME]: [] }];
+/** Name of the security scheme of a signed-in person: the session's cookie. */
+export const SESSION_SCHEME = 'session';
+
+const security = [{ [KEY_SCHEME]: [] }, { [SESSION_SCHEME]: [] }];
+const sessionOnly = [{ [SESSION_SCHEME]: [] }];
 const body = <T extends z.ZodType>(schema: T, required = true) => ({
   body: { required, content: { 'application/json': { schema } } },
 });
@@ -50,11 +78,13 @@ const json = <T extends z.ZodType>(description: string, schema: T) => ({
 const problem = (description: string) => ({ description, content: { [PROBLEM_MEDIA_TYPE]: { schema: Problem } } });
 
 const unauthenticated = problem('unauthenticated');
+const limited = problem('rate_limited; try again after the time that Retry-After names');
 const unavailable = problem('store_unavailable; repeat the request after the time that Retry-After names');
 const malformed = problem('What is wrong, by stable code and place');
 const notFound = problem('run_not_found; also for a run of another tenant');
 const tooLarge = problem('body_too_large');
 const unsupported = problem('content_type_unsupported');
+const signInUnavailable = problem('store_unavailable, sign_in_unavailable');
 
 /**
  * Every route of the api: documentation for people and programs, and the paths that api and client use. Bodies are not parsed by the
@@ -76,6 +106,7 @@ export const ROUTES = {
       409: problem('idempotency_conflict, supersedes_invalid'),
       413: tooLarge,
       415: unsupported,
+      429: problem('rate_limited, open_runs_limit'),
       503: unavailable,
     },
   }),
@@ -85,7 +116,7 @@ export const ROUTES = {
     summary: 'The tenant’s runs, newest first.',
     security,
     request: { query: ListQuery },
-    responses: { 200: json('A page', RunPage), 400: malformed, 401: unauthenticated, 503: unavailable },
+    responses: { 200: json('A page', RunPage), 400: malformed, 401: unauthenticated, 429: limited, 503: unavailable },
   }),
   getRun: createRoute({
     method: 'get',
@@ -93,7 +124,14 @@ export const ROUTES = {
     summary: 'One run: the manifest, each condition of its dispatch, and what to do next at a stop.',
     security,
     request: { params: RunParameters },
-    responses: { 200: json('The run', RunView), 400: malformed, 401: unauthenticated, 404: notFound, 503: unavailable },
+    responses: {
+      200: json('The run', RunView),
+      400: malformed,
+      401: unauthenticated,
+      404: notFound,
+      429: limited,
+      503: unavailable,
+    },
   }),
   runEvents: createRoute({
     method: 'get',
@@ -106,7 +144,23 @@ export const ROUTES = {
       400: malformed,
       401: unauthenticated,
       404: notFound,
+      429: limited,
       503: unavailable,
+    },
+  }),
+  receipt: createRoute({
+    method: 'get',
+    path: '/v1/runs/{run_id}/receipt',
+    summary: 'What is recorded of a run, signed, for whoever verifies it without us.',
+    security,
+    request: { params: RunParameters, query: ReceiptQuery },
+    responses: {
+      200: json('A DSSE envelope over an in-toto statement', SignedEnvelope),
+      400: malformed,
+      401: unauthenticated,
+      404: notFound,
+      429: limited,
+      503: problem('store_unavailable, receipts_unavailable'),
     },
   }),
   propose: createRoute({
@@ -124,6 +178,7 @@ export const ROUTES = {
       409: problem('not_awaiting_proposal, proposal_limit, stale_revision'),
       413: tooLarge,
       415: unsupported,
+      429: limited,
       503: unavailable,
     },
   }),
@@ -137,13 +192,37 @@ export const ROUTES = {
       200: json('Recorded now, or by the same person before', DecidedRun),
       400: malformed,
       401: unauthenticated,
-      403: problem('not_an_approver, self_approval, approvals_need_development'),
+      403: problem(
+        'not_an_approver, self_approval, approvals_need_development, step_up_required, signature_required, assertion_invalid, credential_revoked, break_glass_not_allowed, csrf_refused',
+      ),
       404: problem('run_not_found, approval_not_found'),
-      409: problem('already_decided (with the recorded decisions), digest_mismatch, not_awaiting_approval'),
+      409: problem(
+        'already_decided (with the recorded decisions), digest_mismatch, not_awaiting_approval, challenge_invalid',
+      ),
       410: problem('approval_expired'),
       413: tooLarge,
       415: unsupported,
+      429: limited,
       503: unavailable,
+    },
+  }),
+  decisionChallenge: createRoute({
+    method: 'post',
+    path: '/v1/runs/{run_id}/decisions/challenge',
+    summary: 'What a passkey has to sign for a decision: single use, and bound to exactly what was shown.',
+    security: sessionOnly,
+    request: { params: RunParameters, ...body(DecisionChallengeBody) },
+    responses: {
+      200: json('Sign it, then send the decision with the assertion', DecisionChallenge),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('session_required, not_an_approver, credential_revoked, break_glass_not_allowed, csrf_refused'),
+      404: problem('run_not_found, approval_not_found'),
+      409: problem('digest_mismatch, not_awaiting_approval'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
     },
   }),
   cancelRun: createRoute({
@@ -161,6 +240,7 @@ export const ROUTES = {
       409: problem('not_cancellable, stale_revision'),
       413: tooLarge,
       415: unsupported,
+      429: limited,
       503: unavailable,
     },
   }),
@@ -182,6 +262,7 @@ export const ROUTES = {
       ),
       413: tooLarge,
       415: unsupported,
+      429: limited,
       503: unavailable,
     },
   }),
@@ -201,6 +282,7 @@ export const ROUTES = {
       409: problem('not_in_doubt, stale_revision'),
       413: tooLarge,
       415: unsupported,
+      429: limited,
       503: unavailable,
     },
   }),
@@ -215,6 +297,7 @@ export const ROUTES = {
       400: malformed,
       401: unauthenticated,
       403: problem('role_missing'),
+      429: limited,
       503: unavailable,
     },
   }),
@@ -233,6 +316,7 @@ export const ROUTES = {
       409: problem('instance_alive; the detail says by which sign'),
       413: tooLarge,
       415: unsupported,
+      429: limited,
       503: unavailable,
     },
   }),
@@ -245,6 +329,7 @@ export const ROUTES = {
       200: json('Every hold of the installation', Holds),
       401: unauthenticated,
       403: problem('role_missing'),
+      429: limited,
       503: unavailable,
     },
   }),
@@ -262,6 +347,7 @@ export const ROUTES = {
       403: problem('role_missing'),
       413: tooLarge,
       415: unsupported,
+      429: limited,
       503: unavailable,
     },
   }),
@@ -276,7 +362,247 @@ export const ROUTES = {
       400: malformed,
       401: unauthenticated,
       403: problem('role_missing'),
+      429: limited,
       503: unavailable,
+    },
+  }),
+  enrolmentOptions: createRoute({
+    method: 'post',
+    path: '/v1/enrolment/options',
+    summary: 'Options for the passkey of an invited person. The invitation stays unused.',
+    request: body(EnrolmentOptionsBody),
+    responses: {
+      200: json('Whom the invitation is for, and what the authenticator is asked', CreationOptions),
+      400: malformed,
+      403: problem('csrf_refused'),
+      410: problem('invitation_invalid'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  enrol: createRoute({
+    method: 'post',
+    path: '/v1/enrolment',
+    summary: 'Enrol a passkey by an invitation, which is used up; signs the person in.',
+    request: body(EnrolmentBody),
+    responses: {
+      201: json('Enrolled and signed in; the cookie is set', SessionView),
+      400: malformed,
+      403: problem('csrf_refused, assertion_invalid'),
+      409: problem('challenge_invalid, passkey_known'),
+      410: problem('invitation_invalid'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  signInOptions: createRoute({
+    method: 'post',
+    path: '/v1/session/options',
+    summary: 'Options for signing in with a passkey.',
+    request: body(EmptyBody),
+    responses: {
+      200: json('What the authenticator is asked', RequestOptions),
+      400: malformed,
+      403: problem('csrf_refused'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  signIn: createRoute({
+    method: 'post',
+    path: '/v1/session',
+    summary: 'Sign in with a passkey.',
+    request: body(PasskeyAnswerBody),
+    responses: {
+      201: json('Signed in; the cookie is set', SessionView),
+      400: malformed,
+      403: problem('csrf_refused, assertion_invalid'),
+      409: problem('challenge_invalid'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  oidcLogin: createRoute({
+    method: 'get',
+    path: '/v1/oidc/login',
+    summary: 'For browsers: go to the identity provider to sign in. Changes nothing here.',
+    responses: {
+      303: { description: 'To the provider; a cookie remembers the sign-in for 10 minutes' },
+      404: problem('route_not_found: no identity provider is set up'),
+      429: limited,
+      503: problem('identity_provider_unavailable'),
+    },
+  }),
+  oidcCallback: createRoute({
+    method: 'get',
+    path: '/v1/oidc/callback',
+    summary: 'For browsers: where the identity provider sends them back. Signs the linked person in, once.',
+    responses: {
+      200: { description: 'Signed in; the cookie is set, and the page goes on to /', content: { 'text/html': {} } },
+      403: problem('identity_refused, identity_unknown'),
+      404: problem('route_not_found: no identity provider is set up'),
+      429: limited,
+      503: problem('store_unavailable, identity_provider_unavailable'),
+    },
+  }),
+  readSession: createRoute({
+    method: 'get',
+    path: '/v1/session',
+    summary: 'Who is signed in, and the token that changes need.',
+    security: sessionOnly,
+    responses: {
+      200: json('The session', SessionView),
+      401: unauthenticated,
+      403: problem('session_required'),
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  signOut: createRoute({
+    method: 'delete',
+    path: '/v1/session',
+    summary: 'Sign out.',
+    security: sessionOnly,
+    responses: {
+      200: json('Ended; the cookie is cleared', EndedSession),
+      401: unauthenticated,
+      403: problem('session_required, csrf_refused'),
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  stepUpOptions: createRoute({
+    method: 'post',
+    path: '/v1/session/step-up/options',
+    summary: 'Options for proving again who one is.',
+    security: sessionOnly,
+    request: body(EmptyBody, false),
+    responses: {
+      200: json('What the authenticator is asked', RequestOptions),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('session_required, csrf_refused'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  stepUp: createRoute({
+    method: 'post',
+    path: '/v1/session/step-up',
+    summary: 'Prove again who one is, for what asks for a fresh proof.',
+    security: sessionOnly,
+    request: body(PasskeyAnswerBody),
+    responses: {
+      200: json('Fresh again', SessionView),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('session_required, assertion_invalid, csrf_refused'),
+      409: problem('challenge_invalid'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  listPasskeys: createRoute({
+    method: 'get',
+    path: '/v1/passkeys',
+    summary: 'The person’s own passkeys.',
+    security: sessionOnly,
+    responses: {
+      200: json('Oldest first, revoked ones too', Passkeys),
+      401: unauthenticated,
+      403: problem('session_required'),
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  passkeyOptions: createRoute({
+    method: 'post',
+    path: '/v1/passkeys/options',
+    summary: 'Options for another passkey. Needs a fresh step-up.',
+    security: sessionOnly,
+    request: body(EmptyBody, false),
+    responses: {
+      200: json('What the authenticator is asked', CreationOptions),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('session_required, step_up_required, csrf_refused'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  addPasskey: createRoute({
+    method: 'post',
+    path: '/v1/passkeys',
+    summary: 'Enrol another passkey. Needs a fresh step-up.',
+    security: sessionOnly,
+    request: body(AddPasskeyBody),
+    responses: {
+      201: json('All of the person’s passkeys', Passkeys),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('session_required, step_up_required, assertion_invalid, csrf_refused'),
+      409: problem('challenge_invalid, passkey_known'),
+      413: tooLarge,
+      415: unsupported,
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  revokePasskey: createRoute({
+    method: 'delete',
+    path: '/v1/passkeys/{credential_id}',
+    summary: 'Revoke a passkey of one’s own; ends one’s other sessions. Needs a fresh step-up. The last one stays.',
+    security: sessionOnly,
+    request: { params: PasskeyParameters },
+    responses: {
+      200: json('All of the person’s passkeys', Passkeys),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('session_required, step_up_required, csrf_refused'),
+      404: problem('passkey_not_found'),
+      409: problem('passkey_last'),
+      429: limited,
+      503: signInUnavailable,
+    },
+  }),
+  checkpoints: createRoute({
+    method: 'get',
+    path: '/v1/checkpoints',
+    summary: 'Signed checkpoints of all histories, to keep where nobody of this installation can write.',
+    security,
+    request: { query: CheckpointsQuery },
+    responses: {
+      200: json('Oldest first', Checkpoints),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      429: limited,
+      503: unavailable,
+    },
+  }),
+  keys: createRoute({
+    method: 'get',
+    path: '/v1/keys',
+    summary:
+      'The public keys as this installation names them. Whoever verifies compares them with what they got elsewhere.',
+    responses: {
+      200: json('A JWK set', PublicKeys),
+      429: limited,
+      503: problem('receipts_unavailable'),
     },
   }),
   health: createRoute({

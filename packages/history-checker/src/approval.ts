@@ -86,21 +86,20 @@ export function approvedAtDispatch(history: RunHistory): Finding<'H6'>[] {
     const against = decisions.find((decision) => decision.decision === 'reject');
     if (against !== undefined)
       found.push({ code: 'rejected', message: `${against.principal_id} rejected before attempt ${attempt.n}` });
-    const people = new Set(
-      decisions
-        .filter(
-          (decision) =>
-            decision.decision === 'approve' &&
-            decision.action_digest === approval.action_digest &&
-            decision.action_revision === approval.action_revision &&
-            decision.principal_id !== history.run.requested_by &&
-            microseconds(decision.decided_at) <= microseconds(attempt.started_at) &&
-            decidedOn(history, decision.revision) === approval.approval_digest,
-        )
-        .map((decision) => decision.principal_id),
+    const counting = decisions.filter(
+      (decision) =>
+        decision.decision === 'approve' &&
+        decision.action_digest === approval.action_digest &&
+        decision.action_revision === approval.action_revision &&
+        decision.principal_id !== history.run.requested_by &&
+        microseconds(decision.decided_at) <= microseconds(attempt.started_at) &&
+        decidedOn(history, decision.revision) === approval.approval_digest,
     );
+    const people = new Set(counting.filter((one) => !one.break_glass).map((one) => one.principal_id));
+    const breakers = new Set(counting.filter((one) => one.break_glass).map((one) => one.principal_id));
+    const broken = recordIn(approval.canonical).break_glass === true && breakers.size >= 2;
     const needed = Math.max(1, approval.approvals_required);
-    if (people.size < needed)
+    if (people.size < needed && !broken)
       found.push({
         code: 'decisions_insufficient',
         message: `${people.size} of ${needed} approvals stood at attempt ${attempt.n}`,

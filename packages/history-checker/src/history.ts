@@ -1,4 +1,12 @@
-import type { Approval, Attempt, Evidence, Manifest, Observation, StoredEvent } from '@counterstamp/manifest-core';
+import type {
+  Approval,
+  Attempt,
+  Decision,
+  Evidence,
+  Manifest,
+  Observation,
+  StoredEvent,
+} from '@counterstamp/manifest-core';
 
 /** The row's columns that a judgement needs, under the names that the events' payloads set them by. */
 export type RunRow = Pick<
@@ -37,8 +45,10 @@ export type ApprovalRecord = Pick<
   | 'action_revision'
   | 'approvals_required'
   | 'expires_at'
-  | 'decisions'
->;
+> & { decisions: DecisionRecord[] };
+
+/** What is recorded of a decision; whether it would count today is not part of a history. */
+export type DecisionRecord = Omit<Decision, 'groups' | 'obstacle' | 'assertion'>;
 
 /** An outcome whose swap was lost, kept with its attempt (protocol rule 14). `late_effect`: the provider said that it was applied. */
 export interface LateEvidence extends Pick<Evidence, 'evidence_id' | 'observed_at'> {

@@ -20,3 +20,8 @@ export function evidenceSetDigest(evidence: readonly { evidence_id: string; fact
 export function factsDigest(salt: string, factsCanonical: string): Digest {
   return digestOf('cs.evidence.v1', `${salt}\n${factsCanonical}`);
 }
+
+/** What the chain commits to for an input that is sealed: salted as facts are, and for the same reason. The salt is sealed with the input. */
+export function inputDigest(salt: string, inputCanonical: string): Digest {
+  return digestOf('cs.input.v1', `${salt}\n${inputCanonical}`);
+}

@@ -9,12 +9,15 @@ export const DOMAINS = [
   'cs.action.v1',
   'cs.approval.v1',
   'cs.body.v1',
+  'cs.checkpoint.v1',
   'cs.display.v1',
   'cs.evidence.v1',
   'cs.evidence-set.v1',
   'cs.idempotency.v1',
+  'cs.input.v1',
   'cs.observed-effect.v1',
   'cs.proposal.v1',
+  'cs.reason.v1',
   'cs.request-bytes.v1',
 ] as const;
 export type Domain = (typeof DOMAINS)[number];

@@ -34,6 +34,8 @@ export interface Durations {
   proposal_wait_ms: number;
   /** Between a closed run's first looks for an effect that turned up late. */
   closure_audit_ms: number;
+  /** Between two signed checkpoints of what moved. */
+  checkpoint_ms: number;
   /** How long current work may take to end after SIGTERM. */
   drain_grace_ms: number;
 }
@@ -45,6 +47,8 @@ export interface Limits {
   verification_waits_max: number;
   look_ups_max: number;
   not_sent_retries_max: number;
+  /** Runs of one tenant that have not ended. */
+  open_runs_max: number;
 }
 
 /** What each duration is for; docs/reference/configuration.md is rendered from here. Letters are those of the protocol. */
@@ -71,6 +75,7 @@ export const DURATION_MEANINGS: Readonly<Record<keyof Durations, string>> = {
   proposal_wait_ms: 'how long a proposal from outside may take in one cycle',
   closure_audit_ms:
     'second look at a run that failed after a send, or completed where the target may still turn; it doubles from there',
+  checkpoint_ms: 'time between two signed checkpoints of the chain heads that moved; while none does, 60 times that',
   drain_grace_ms: 'how long current work may take to end after SIGTERM',
 };
 
@@ -82,6 +87,7 @@ export const LIMIT_MEANINGS: Readonly<Record<keyof Limits, string>> = {
   verification_waits_max: 'looks of the verifier for an accepted effect; at the limit it becomes uncertain',
   look_ups_max: 'looks of the reconciler without a result; at the limit the run is parked for a person',
   not_sent_retries_max: 'retries after attempts of which no byte left; at the limit the run is failed (not_sent)',
+  open_runs_max: 'runs of one tenant that have not ended; at the limit a new request is refused (open_runs_limit)',
 };
 
 export const LIMITS: Limits = {
@@ -90,6 +96,7 @@ export const LIMITS: Limits = {
   verification_waits_max: 12,
   look_ups_max: 12,
   not_sent_retries_max: 5,
+  open_runs_max: 10_000,
 };
 
 /** Start values of protocol.md section 1 and architecture.md section 9. */
@@ -114,6 +121,7 @@ const PRODUCTION: Durations = {
   defer_max_ms: 30_000,
   proposal_wait_ms: 3_600_000,
   closure_audit_ms: 3_600_000,
+  checkpoint_ms: 60_000,
   drain_grace_ms: 25_000,
 };
 
@@ -138,6 +146,7 @@ const FAST: Durations = {
   defer_max_ms: 2_000,
   proposal_wait_ms: 60_000,
   closure_audit_ms: 5_000,
+  checkpoint_ms: 2_000,
   drain_grace_ms: 5_000,
 };
 

@@ -42,15 +42,74 @@ export const ERRORS = {
   digest_malformed: { status: 400, title: 'A digest is sha256: followed by 64 lower-case hex digits.' },
   cursor_malformed: { status: 400, title: 'The cursor was not made by this list.' },
   idempotency_conflict: { status: 409, title: 'This request id was already used with another body.' },
+  subject_erased: {
+    status: 409,
+    title: 'The personal data of this subject was erased; a new request needs another subject.',
+  },
   workflow_unknown: { status: 400, title: 'There is no workflow of this name.' },
   supersedes_invalid: { status: 409, title: 'The superseded run is not one that a successor may replace.' },
-  unauthenticated: { status: 401, title: 'Send a valid API key as a bearer token.' },
+  unauthenticated: { status: 401, title: 'Send a valid API key as a bearer token, or sign in.' },
   role_missing: { status: 403, title: 'The key has no role that may do this.' },
   not_an_approver: { status: 403, title: 'Only an approver may decide.' },
   self_approval: { status: 403, title: 'Who requested the run may not approve it.' },
   approvals_need_development: {
     status: 403,
     title: 'Keys may decide only in development (COUNTERSTAMP_DEV=1); elsewhere a person signs.',
+  },
+  principal_unknown: { status: 400, title: 'The tenant has no such person.' },
+  open_runs_limit: {
+    status: 429,
+    title: 'The tenant has as many open runs as it may have; wait until some have ended.',
+  },
+  rate_limited: { status: 429, title: 'Too many requests; try again after the time that Retry-After names.' },
+  signature_required: {
+    status: 403,
+    title: 'This approval counts only when it is signed with a passkey: ask for a challenge and sign it.',
+  },
+  challenge_invalid: {
+    status: 409,
+    title: 'The signed challenge is unknown, used up, expired or for something else; ask for a new one.',
+  },
+  credential_revoked: { status: 403, title: 'The passkey is not one of yours, or was revoked.' },
+  break_glass_not_allowed: { status: 403, title: 'The policy of this approval has no glass to break.' },
+  assertion_invalid: {
+    status: 403,
+    title: 'What the passkey answered does not hold; the detail says why. Ask for new options and sign again.',
+  },
+  credentials_ambiguous: { status: 400, title: 'Send either an API key or a session cookie, not both.' },
+  session_required: { status: 403, title: 'Only a signed-in person may do this; a key may not.' },
+  step_up_required: {
+    status: 403,
+    title: 'You signed in too long ago for this: confirm with your passkey, then repeat the request.',
+  },
+  csrf_refused: {
+    status: 403,
+    title: 'The request did not come from our own pages: its origin or its x-csrf-token is missing or wrong.',
+  },
+  sign_in_unavailable: {
+    status: 503,
+    title: 'Sign-in is not set up here: COUNTERSTAMP_ORIGIN and its keys are missing.',
+  },
+  receipts_unavailable: {
+    status: 503,
+    title: 'Receipts are not set up here: COUNTERSTAMP_INSTALLATION_KEY and COUNTERSTAMP_TRUSTED_KEYS are missing.',
+  },
+  identity_unknown: {
+    status: 403,
+    title: 'Nobody here is linked to this identity, or they may not sign in; ask for `counterstamp person link`.',
+  },
+  identity_refused: {
+    status: 403,
+    title:
+      'The identity provider’s answer does not hold, was used before or is not to a question of ours: sign in again.',
+  },
+  identity_provider_unavailable: { status: 503, title: 'The identity provider does not answer; try again later.' },
+  invitation_invalid: { status: 410, title: 'The invitation is unknown, used up or expired; ask for a new one.' },
+  passkey_known: { status: 409, title: 'This passkey is enrolled already.' },
+  passkey_not_found: { status: 404, title: 'You have no such passkey.' },
+  passkey_last: {
+    status: 409,
+    title: 'This is your last passkey: enrol another first, or have it revoked by `counterstamp passkey revoke`.',
   },
   run_not_found: { status: 404, title: 'There is no such run.' },
   approval_not_found: { status: 404, title: 'There is no such approval for this run.' },

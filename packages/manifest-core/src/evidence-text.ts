@@ -32,7 +32,7 @@ export function keepText(text: string, max: number, escaped: (text: string) => s
   return `${escaped(text.slice(0, end))}${OPEN}+${text.length - end}${CLOSE}`;
 }
 
-/** One UTF-16 unit. */
-function escapeUnit(unit: string): string {
-  return `${OPEN}U+${unit.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}${CLOSE}`;
+/** One UTF-16 unit, or one character as a whole, by its number in at least four hex digits. */
+export function escapeUnit(unit: string): string {
+  return `${OPEN}U+${(unit.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}${CLOSE}`;
 }

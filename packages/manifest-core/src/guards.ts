@@ -2,6 +2,9 @@ import { digestOf } from './digest.ts';
 import { type Durations, EXPIRY_MARGIN_MS } from './durations.ts';
 import { type Approval, type Decision, epochMs, type Manifest } from './manifest.ts';
 
+/** Signed decisions that stand in for the rule: nobody breaks the glass alone. */
+const BREAK_GLASS_DECISIONS = 2;
+
 /** One condition of a dispatch, as `run show` prints it. */
 export interface GuardResult {
   guard: string;
@@ -9,16 +12,42 @@ export interface GuardResult {
   detail: string;
 }
 
-/** Distinct people who approved exactly this action and are still eligible. Any rejection makes it none. */
+/** Distinct people who approved exactly this action and whose decision counts now. Any rejection makes it none. */
 export function affirmativeDecisions(approval: Approval, requestedBy: string): Decision[] {
   if (approval.decisions.some((decision) => decision.decision === 'reject')) return [];
   const byPerson = new Map<string, Decision>();
   for (const decision of approval.decisions) {
     const matches =
       decision.action_digest === approval.action_digest && decision.action_revision === approval.action_revision;
-    if (matches && decision.principal_id !== requestedBy) byPerson.set(decision.principal_id, decision);
+    if (matches && decision.obstacle === null && decision.principal_id !== requestedBy)
+      byPerson.set(decision.principal_id, decision);
   }
   return [...byPerson.values()];
+}
+
+/**
+ * Whether the decisions satisfy the rule that asked for them: enough distinct people and enough members of each group, or two holders of the
+ * broken glass where the rule permits it. The database judges the same under the row lock (`cs.approvals_suffice`).
+ */
+export function approvalsSuffice(
+  approval: Approval,
+  requestedBy: string,
+): { suffices: boolean; detail: string; counted: number } {
+  const affirmative = affirmativeDecisions(approval, requestedBy);
+  const ordinary = affirmative.filter((decision) => !decision.break_glass);
+  const missing = Object.entries(approval.groups_required)
+    .map(([group, needed]) => ({ group, needed, n: ordinary.filter((one) => one.groups.includes(group)).length }))
+    .filter(({ needed, n }) => n < needed);
+  const broken = approval.break_glass && affirmative.length - ordinary.length >= BREAK_GLASS_DECISIONS;
+  return {
+    suffices: broken || (ordinary.length >= approval.approvals_required && missing.length === 0),
+    counted: affirmative.length,
+    detail: [
+      `${ordinary.length} of ${approval.approvals_required} approvals`,
+      ...missing.map(({ group, needed, n }) => `${n} of ${needed} from ${group}`),
+      ...(broken ? ['the glass was broken'] : []),
+    ].join('; '),
+  };
 }
 
 /**
@@ -67,12 +96,8 @@ export function dispatchGuards(
     approval.action_revision === manifest.action_revision,
     `approval is for the action of revision ${approval.action_revision}`,
   );
-  const affirmative = affirmativeDecisions(approval, manifest.requested_by).length;
-  check(
-    'decisions_sufficient',
-    affirmative >= approval.approvals_required,
-    `${affirmative} of ${approval.approvals_required} approvals`,
-  );
+  const { suffices, detail } = approvalsSuffice(approval, manifest.requested_by);
+  check('decisions_sufficient', suffices, detail);
   const leftMs = epochMs(approval.expires_at) - nowMs;
   check(
     'approval_unexpired',

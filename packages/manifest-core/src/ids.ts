@@ -38,6 +38,8 @@ export const ID_PREFIXES = {
   principal: 'prn',
   api_key: 'key',
   instance: 'ins',
+  session: 'ses',
+  invitation: 'inv',
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

@@ -1,7 +1,8 @@
-export { evidenceSetDigest, factsDigest, idempotencyKey } from './action-identity.ts';
+export { evidenceSetDigest, factsDigest, idempotencyKey, inputDigest } from './action-identity.ts';
 export { canonicalJson, Json, type JsonObject, type JsonValue } from './canonical-json.ts';
 export { type ClosureFacts, closureAudits, nextClosureAudit } from './closure-audit.ts';
 export { DOMAINS, type Domain, digestOf, sha256Text } from './digest.ts';
+export { displayText } from './display-text.ts';
 export {
   backoffMs,
   DURATION_MEANINGS,
@@ -26,15 +27,17 @@ export {
   verifyChain,
 } from './event-pre-image.ts';
 export { escapeText, escapeWord, keepText, unescapeText } from './evidence-text.ts';
-export { affirmativeDecisions, cyclesRemain, dispatchGuards, type GuardResult } from './guards.ts';
+export { affirmativeDecisions, approvalsSuffice, cyclesRemain, dispatchGuards, type GuardResult } from './guards.ts';
 export { Digest, ExternalId, ID_PREFIXES, type IdKind, Revision, RunId, runIdFromUuid, uuidOfRunId } from './ids.ts';
 export { type Parsed, parseStrictJson, parseWith, pointer } from './input-gate.ts';
 export {
   Approval,
+  Assertion,
   ATTEMPT_STATUSES,
   Attempt,
   ContextEntry,
   currentEvidence,
+  DECISION_METHODS,
   Decision,
   DisplayField,
   Evidence,

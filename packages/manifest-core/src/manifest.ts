@@ -32,6 +32,8 @@ export const Evidence = z.strictObject({
   trusted: z.boolean(),
   facts_digest: Digest,
   facts: StoredJson.nullable(),
+  /** The stored facts are not those that `facts_digest` was made of, or cannot be unsealed; then `facts` is null. */
+  altered: z.literal(true).optional(),
 });
 export type Evidence = z.infer<typeof Evidence>;
 
@@ -40,25 +42,54 @@ export const Proposal = z.strictObject({
   revision: Revision,
   author: z.string(),
   author_kind: z.enum(['rules', 'model', 'external']),
+  /** Null once the personal data of the run was erased. */
   body: StoredJson,
   refusal: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
 });
 export type Proposal = z.infer<typeof Proposal>;
 
-export const DisplayField = z.strictObject({ field: z.string(), label: z.string(), value: z.string() });
+export const DisplayField = z.strictObject({
+  field: z.string(),
+  label: z.string(),
+  value: z.string(),
+  /** Whether the value holds characters that could have deceived and stand as visible escapes (`displayText`). */
+  flagged: z.boolean().default(false),
+});
 /** One line of what the approver sees; made from the canonical bytes alone. */
 export type DisplayField = z.infer<typeof DisplayField>;
+
+/** How a decision was made: by a development key, in a signed-in session, or signed with a passkey. */
+export const DECISION_METHODS = ['dev_key', 'session', 'passkey'] as const;
+
+/** A WebAuthn assertion as it is stored; bytes as base64url. The challenge is SHA-256 of `pre_image`. */
+export const Assertion = z.strictObject({
+  credential_id: z.string(),
+  pre_image: z.string(),
+  client_data_json: z.string(),
+  authenticator_data: z.string(),
+  signature: z.string(),
+  /** DSSE envelope by the installation's key; null when the credential's row is gone. */
+  certificate: StoredJson.nullable(),
+});
+export type Assertion = z.infer<typeof Assertion>;
 
 export const Decision = z.strictObject({
   decision_id: z.string(),
   revision: Revision,
   decision: z.enum(['approve', 'reject']),
   principal_id: z.string(),
-  method: z.enum(['dev_key', 'passkey']),
+  method: z.enum(DECISION_METHODS),
+  /** A signed decision of a break-glass holder, which may stand in for the rule together with another one. */
+  break_glass: z.boolean(),
   action_digest: Digest,
   action_revision: Revision,
   decided_at: Instant,
   reason: z.string().nullable(),
+  /** Groups of the approver, and why the decision does not count (null: it does), both as of this load. */
+  groups: z.array(z.string()),
+  obstacle: z.string().nullable(),
+  /** What the approver's passkey signed, and the certificate of that passkey; null: not signed. */
+  assertion: Assertion.nullable(),
 });
 export type Decision = z.infer<typeof Decision>;
 
@@ -70,6 +101,11 @@ export const Approval = z.strictObject({
   action_digest: Digest,
   action_revision: Revision,
   approvals_required: z.int().positive(),
+  /** Members that approve at least, per group. */
+  groups_required: z.record(z.string(), z.int().positive()),
+  /** The weakest way of deciding that counts (a development key counts in development only). */
+  method: z.enum(['session', 'passkey']),
+  break_glass: z.boolean(),
   policy: z.string(),
   policy_version: z.int().positive(),
   policy_rule: z.string(),
@@ -132,6 +168,8 @@ export const Manifest = z.strictObject({
   connector_version: z.string(),
   proposer: Proposer,
   requested_by: z.string(),
+  /** The person for whom the requester acts; may not approve, like everybody in the request chain. */
+  on_behalf_of: z.string().nullable(),
   created_at: Instant,
   state: z.enum(STATES),
   state_since: Instant,
@@ -156,6 +194,8 @@ export const Manifest = z.strictObject({
   in_flight_key: z.string().nullable(),
   chain_head: Digest,
   trace_context: z.string().nullable(),
+  /** When the key of the personal values was destroyed: since then `input` and `context` are empty, and bodies and facts are null. */
+  erased_at: Instant.nullable(),
   input: JsonObjectSchema,
   allowed_operations: z.array(z.string()),
   context: z.array(ContextEntry),

@@ -203,6 +203,9 @@ export interface DispatchCommit {
   sweep_grace_ms: number;
   /** Whether approvals by development keys count. Never in production. */
   count_dev_keys: boolean;
+  /** The decisions that the executor verified itself, and the approval that they are about; no other counts. */
+  decision_ids: readonly string[];
+  approval_digest: Digest;
   /** A dispatch from needs_reconciliation (protocol rule 19): what the key contract grants; null for the first dispatch. */
   retry: { retention_ms: number | null; reserve_ms: number } | null;
 }
@@ -276,6 +279,8 @@ export interface NewRun {
   run_id: RunId;
   tenant_id: string;
   principal_id: string;
+  /** The person of the tenant for whom the requester acts. */
+  on_behalf_of: string | null;
   request_id: string;
   supersedes: RunId | null;
   workflow: string;
@@ -283,6 +288,8 @@ export interface NewRun {
   connector: string;
   connector_version: string;
   proposer: 'rules' | 'external';
+  /** Whose personal data the run holds; erasing it erases them. Never a name or an address: the id itself stays. */
+  subject: string;
   input_canonical: string;
   body_digest: Digest;
   allowed_operations: string[];
@@ -294,5 +301,7 @@ export interface NewRun {
   wake_in_ms: number;
   /** How long after a call deadline a superseded run's attempts must have settled. */
   settle_ms: number;
+  /** Runs of the tenant that may be open at once; null: any number. */
+  open_runs_max: number | null;
   trace_context: string | null;
 }

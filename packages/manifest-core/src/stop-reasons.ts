@@ -81,9 +81,24 @@ export const STOP_REASONS = {
     next: 'Check who decided and whether they were entitled, then create a successor run; nothing was sent.',
     states: ['failed'],
   },
+  approval_forged: {
+    message: 'A recorded approval is not what its approver signed.',
+    next: 'Treat it as tampering: keep the database as it is, compare the decision with its signature, revoke what was used; nothing was sent.',
+    states: ['failed'],
+  },
+  evidence_altered: {
+    message: 'Recorded evidence is no longer what its digest says.',
+    next: 'Treat it as tampering: keep the database as it is and compare the evidence with its source; nothing was sent.',
+    states: ['failed'],
+  },
   precondition_failed: {
     message: 'The facts that the approval was based on no longer hold.',
     next: 'Read the failed precondition, then create a successor run on fresh evidence; nothing was sent.',
+    states: ['failed'],
+  },
+  personal_data_erased: {
+    message: 'The personal data that the run needs was erased.',
+    next: 'Nothing was sent. If the action is still wanted, create a new run under another subject.',
     states: ['failed'],
   },
   effect_rejected: {

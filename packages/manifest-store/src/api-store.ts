@@ -1,12 +1,13 @@
 import {
+  type Assertion,
   type AuditEntry,
   type CommitFacts,
   type CommitOutcome,
+  type Decision,
   type Digest,
   type HotRow,
   type JsonObject,
   type LoadedRun,
-  type Manifest,
   type NewRun,
   type RunId,
   runIdFromUuid,
@@ -17,29 +18,35 @@ import {
   type Trigger,
   uuidOfRunId,
 } from '@counterstamp/manifest-core';
-import { and, desc, eq, lt, sql as text } from 'drizzle-orm';
-import { drizzle } from 'drizzle-orm/postgres-js';
+import { listCheckpoints } from './checkpoints.ts';
 import { answered, type Sql } from './connection.ts';
 import { type Hold, listHolds, setHold } from './holds.ts';
 import { hotRow } from './hot-row.ts';
 import { endInstance, type Instance, type InstanceEnd, type InstanceProcess, listInstances } from './instances.ts';
 import { loadRun } from './load-run.ts';
-import type { Principal } from './principal.ts';
-import { run, runEvent } from './schema.ts';
+import type { Principal, PrincipalRef } from './principal.ts';
+import { readAs } from './read-as.ts';
+import { type ReceiptRecord, receiptRecord } from './receipt-record.ts';
+import { listRuns, type RunSummary, runEvents } from './run-reads.ts';
+import { sealFacts, sealRun } from './sealed/seal-values.ts';
+import type { Sealing } from './sealed/sealing.ts';
 import { recordAudit } from './worker-store.ts';
 
 export type CreateOutcome =
   | { kind: 'created' | 'existing'; row: HotRow }
   | { kind: 'idempotency_conflict'; run_id: RunId | null }
   | { kind: 'supersedes_invalid' }
-  | { kind: 'principal_unknown' };
+  | { kind: 'principal_unknown' | 'on_behalf_unknown' | 'open_runs_limit' | 'subject_erased' };
 
 export interface DecisionCommit {
   run_id: RunId;
   approval_id: string;
   decision_id: string;
   decision: 'approve' | 'reject';
-  method: 'dev_key';
+  method: Decision['method'];
+  break_glass: boolean;
+  /** For `passkey`: what was signed, bytes as base64url, and the challenge that it used up. */
+  assertion: (Omit<Assertion, 'certificate'> & { challenge: string }) | null;
   approval_digest: Digest;
   action_digest: Digest;
   action_revision: number;
@@ -55,10 +62,14 @@ export type DecisionResult =
   | 'run_not_found'
   | 'approval_not_found'
   | 'not_an_approver'
-  | 'self_approval';
+  | 'self_approval'
+  | 'signature_required'
+  | 'challenge_invalid'
+  | 'credential_revoked'
+  | 'break_glass_not_allowed';
 export type StoredDecision = Pick<
-  NonNullable<Manifest['approval']>['decisions'][number],
-  'decision_id' | 'decision' | 'principal_id' | 'method' | 'decided_at' | 'reason'
+  Decision,
+  'decision_id' | 'decision' | 'principal_id' | 'method' | 'decided_at' | 'reason' | 'break_glass'
 >;
 export interface DecisionOutcome {
   result: DecisionResult;
@@ -116,20 +127,6 @@ export interface SupportCommit {
 }
 export type SupportResult = 'recorded' | 'run_not_found' | 'role_missing' | 'not_in_doubt' | 'stale_revision';
 
-/** One line of a list. */
-export interface RunSummary {
-  run_id: RunId;
-  request_id: string;
-  generation: number;
-  workflow: string;
-  state: State;
-  state_since: string;
-  revision: number;
-  created_at: string;
-  stop_reason: Manifest['stop_reason'];
-  parked_reason: string | null;
-}
-
 /** The api's store: every call names the tenant and the principal, and the database compares both with the row. */
 export interface ApiStore {
   authenticate(key_id: string, secret_hash: Digest): Promise<Principal | undefined>;
@@ -138,8 +135,12 @@ export interface ApiStore {
   /** Newest first. `before`: the last run of the page before. */
   list(tenant: string, filter: { state?: State; before?: RunId; limit: number }): Promise<RunSummary[]>;
   events(tenant: string, run_id: RunId): Promise<StoredEvent[] | undefined>;
+  /** Everything that a run's receipt shows, of one moment. `disclose: false` leaves facts and the deciders' words out. */
+  receipt(tenant: string, run_id: RunId, disclose: boolean): Promise<ReceiptRecord | undefined>;
+  /** Signed checkpoints of the whole installation, oldest first, after one of them. */
+  checkpoints(after: number, limit: number): Promise<{ seq: number; envelope: JsonObject }[]>;
   commit(
-    who: Principal,
+    who: PrincipalRef,
     commit: {
       run_id: RunId;
       expected: number;
@@ -150,22 +151,22 @@ export interface ApiStore {
       wake_in_ms: number | null;
     },
   ): Promise<CommitOutcome>;
-  decide(who: Principal, decision: DecisionCommit, leaseMs: number): Promise<DecisionOutcome>;
+  decide(who: PrincipalRef, decision: DecisionCommit, leaseMs: number): Promise<DecisionOutcome>;
   /** The installation's holds, as this tenant may see them. */
   holds(tenant: string): Promise<Hold[]>;
   /** Sets a hold on a scope, or with `null` releases it. */
-  setHold(who: Principal, scope: string, reason: string | null): Promise<void>;
+  setHold(who: PrincipalRef, scope: string, reason: string | null): Promise<void>;
   audit(entry: AuditEntry): Promise<void>;
   beat(instance_id: string, process: InstanceProcess): Promise<void>;
   /** A person's verdict on a run in doubt, on the revision that the person saw (protocol rule 20). */
-  verdict(who: Principal, verdict: VerdictCommit): Promise<VerdictOutcome>;
+  verdict(who: PrincipalRef, verdict: VerdictCommit): Promise<VerdictOutcome>;
   /** A second person stands in for a missing fence, or confirms an observed difference. */
-  support(who: Principal, support: SupportCommit): Promise<SupportResult>;
+  support(who: PrincipalRef, support: SupportCommit): Promise<SupportResult>;
   /** Process lives, newest first. They belong to the installation, not to a tenant. */
   instances(filter: { service?: string; limit: number }): Promise<Instance[]>;
   /** An operator's word that an instance is gone, with evidence. */
   fence(
-    who: Principal,
+    who: PrincipalRef,
     fence: { instance_id: string; evidence: string; credential_rotated: boolean; pause_ms: number },
   ): Promise<InstanceEnd>;
   ping(): Promise<void>;
@@ -173,11 +174,9 @@ export interface ApiStore {
 
 const json = (value: unknown) => JSON.stringify(value);
 
-export function createApiStore(sql: Sql): ApiStore {
-  const db = drizzle({ client: sql });
-  const instant = (column: typeof run.created_at | typeof run.state_since | typeof runEvent.at) =>
-    text<string>`cs.iso(${column})`;
-
+/** @param deps `sealing` seals the personal data of new runs and opens that of recorded ones; without it new runs are in plain text. */
+export function createApiStore(sql: Sql, deps: { sealing?: Sealing | undefined } = {}): ApiStore {
+  const { sealing } = deps;
   return {
     async authenticate(key_id, secret_hash) {
       const [row] = await answered(
@@ -186,9 +185,10 @@ export function createApiStore(sql: Sql): ApiStore {
       return row;
     },
 
-    async createRun({ run_id, tenant_id, principal_id, supersedes, ...created }) {
+    async createRun(created) {
+      const { run_id, tenant_id, principal_id, supersedes } = created;
       const body = {
-        ...created,
+        ...(sealing === undefined ? created : await sealRun(sql, sealing, created)),
         run_id: uuidOfRunId(run_id),
         supersedes: supersedes === null ? null : uuidOfRunId(supersedes),
       };
@@ -197,81 +197,29 @@ export function createApiStore(sql: Sql): ApiStore {
       if (row === undefined) throw new Error('create_run returned nothing');
       const id = row.id === null ? null : runIdFromUuid(row.id);
       if (row.result === 'idempotency_conflict') return { kind: row.result, run_id: id };
-      if (row.result === 'supersedes_invalid' || row.result === 'principal_unknown') return { kind: row.result };
+      if (row.result !== 'created' && row.result !== 'existing') return { kind: row.result };
       if (id === null) throw new Error('create_run returned no run');
       return { kind: row.result, row: hotRow(id, row) };
     },
 
-    load: (tenant, run_id) => loadRun(sql, run_id, tenant),
-
-    async list(tenant, { state, before, limit }) {
-      const rows = await answered(
-        db
-          .select({
-            run_id: run.run_id,
-            request_id: run.request_id,
-            generation: run.generation,
-            workflow: run.workflow,
-            state: run.state,
-            state_since: instant(run.state_since),
-            revision: run.revision,
-            created_at: instant(run.created_at),
-            stop_reason: run.stop_reason,
-            parked_reason: run.parked_reason,
-          })
-          .from(run)
-          .where(
-            and(
-              eq(run.tenant_id, tenant),
-              state === undefined ? undefined : eq(run.state, state),
-              before === undefined ? undefined : lt(run.run_id, uuidOfRunId(before)),
-            ),
-          )
-          .orderBy(desc(run.run_id))
-          .limit(limit),
-      );
-      return rows.map((row) => ({
-        ...row,
-        run_id: runIdFromUuid(row.run_id),
-        state: row.state as State,
-        stop_reason: row.stop_reason as Manifest['stop_reason'],
-      }));
-    },
-
-    async events(tenant, run_id) {
-      const rows = await answered(
-        db
-          .select({
-            revision: runEvent.revision,
-            from: runEvent.from_state,
-            to: runEvent.to_state,
-            trigger: runEvent.trigger,
-            actor: runEvent.actor,
-            at: instant(runEvent.at),
-            at_us: text<string>`cs.microseconds(${runEvent.at})::text`,
-            payload: runEvent.payload,
-            payload_digest: runEvent.payload_digest,
-            previous_hash: runEvent.previous_hash,
-            hash: runEvent.hash,
-          })
-          .from(runEvent)
-          .innerJoin(run, eq(run.run_id, runEvent.run_id))
-          .where(and(eq(runEvent.run_id, uuidOfRunId(run_id)), eq(run.tenant_id, tenant)))
-          .orderBy(runEvent.revision),
-      );
-      return rows.length === 0 ? undefined : rows.map((row) => ({ run_id, ...row }));
-    },
+    load: (tenant, run_id) => readAs(sql, tenant, (tx) => loadRun(tx, run_id, tenant, sealing)),
+    list: (tenant, filter) => listRuns(sql, tenant, filter),
+    events: (tenant, run_id) => runEvents(sql, tenant, run_id),
+    receipt: (tenant, run_id, disclose) => receiptRecord(sql, tenant, run_id, disclose, sealing),
+    checkpoints: (after, limit) => listCheckpoints(sql, after, limit),
 
     async commit(who, { run_id, expected, from, on, to, facts, wake_in_ms }) {
+      const kept = await sealFacts(sql, sealing, who.tenant_id, run_id, facts);
       const [row] = await answered(sql`
         select * from cs.commit_stage(${who.tenant_id}, ${who.principal_id}, null, ${uuidOfRunId(run_id)}::uuid, ${expected}, ${from}, ${on}, ${to},
-          ${json(facts)}::text::jsonb, ${wake_in_ms})`);
+          ${json(kept)}::text::jsonb, ${wake_in_ms})`);
       return row === undefined ? { kind: 'stale_revision' } : { kind: 'committed', row: hotRow(run_id, row) };
     },
 
-    async decide(who, { run_id, ...decision }, leaseMs) {
+    async decide(who, { run_id, assertion, ...decision }, leaseMs) {
       const body = {
         ...decision,
+        assertion: assertion === null ? null : inBase64(assertion),
         rejected_reason: stopReason('approval_rejected'),
         expired_reason: stopReason('approval_expired'),
       };
@@ -320,5 +268,16 @@ export function createApiStore(sql: Sql): ApiStore {
     async ping() {
       await answered(sql`select 1`);
     },
+  };
+}
+
+/** Postgres decodes base64, WebAuthn speaks base64url. */
+function inBase64<A extends Pick<Assertion, 'client_data_json' | 'authenticator_data' | 'signature'>>(assertion: A): A {
+  const base64 = (text: string) => Buffer.from(text, 'base64url').toString('base64');
+  return {
+    ...assertion,
+    client_data_json: base64(assertion.client_data_json),
+    authenticator_data: base64(assertion.authenticator_data),
+    signature: base64(assertion.signature),
   };
 }

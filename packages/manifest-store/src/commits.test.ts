@@ -482,7 +482,7 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
       const { approval } = await manifestOf(row.run_id);
       if (approval === null) throw new Error('no approval');
       return {
-        run_id: row.run_id, approval_id: approval.approval_id, decision_id: `dec_${Math.random()}`, decision: 'approve' as const, method: 'dev_key' as const,
+        run_id: row.run_id, approval_id: approval.approval_id, decision_id: `dec_${Math.random()}`, decision: 'approve' as const, method: 'dev_key' as const, break_glass: false, assertion: null,
         approval_digest: approval.approval_digest, action_digest: approval.action_digest, action_revision: approval.action_revision, reason: null, ...change,
       }; // biome-ignore format: one ballot
     };

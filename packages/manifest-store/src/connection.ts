@@ -3,6 +3,8 @@ import { withDeadline } from './ports/deadline.ts';
 import { StoreUnavailable } from './store-unavailable.ts';
 
 export type Sql = postgres.Sql;
+/** What runs one statement after the other: a pool, or a transaction of one. */
+export type Statements = postgres.ISql;
 
 /** The caller may not do this: a principal disabled since its key was checked, or a login that is not the service it claims to be. */
 export class NotPermitted extends Error {

@@ -1,6 +1,7 @@
 import type { Service } from '@counterstamp/manifest-core';
 import { answered, type Sql } from './connection.ts';
 import { GRANTS, HELPERS, UNREADABLE } from './roles.ts';
+import { readWalls, wallFaults } from './walls.ts';
 
 /** What one service's role is and may, beside what it should. Empty lists: exactly that. */
 export interface RoleReport {
@@ -9,9 +10,9 @@ export interface RoleReport {
   exists: boolean;
   /** Attributes that it must not have (or, `nologin`, must have lost), and roles that it could become. */
   powers: string[];
-  /** Functions of its own that it may not call, tables that it may not read, and what else it needs. */
+  /** Functions of its own that it may not call, tables that it may not read, row security that is off, and what else it needs. */
   missing: string[];
-  /** Functions that are not its own, tables that it may change, key material that it may read. */
+  /** Functions that are not its own, tables that it may change, key material or other tenants' rows that it may read. */
   excess: string[];
 }
 
@@ -24,8 +25,8 @@ interface Row {
 }
 
 /**
- * Compares every service's role with what `applyGrants` gives it: attributes, memberships, functions, tables, sequences. Effective rights, so
- * what PUBLIC or another role would give counts too. One read-only statement over the catalogue, which any login may make.
+ * Compares every service's role with what `applyGrants` gives it: attributes, memberships, functions, tables, rows, sequences. Effective
+ * rights, so what PUBLIC or another role would give counts too. Reads of the catalogue only, which any login may make.
  * @param roles each service's login.
  */
 export async function roleReports(sql: Sql, roles: Readonly<Partial<Record<Service, string>>>): Promise<RoleReport[]> {
@@ -86,9 +87,17 @@ export async function roleReports(sql: Sql, roles: Readonly<Partial<Record<Servi
       coalesce((select json_agg(distinct what order by what) from lack where lack.role = a.role), '[]') as missing,
       coalesce((select json_agg(distinct what order by what) from surplus where surplus.role = a.role), '[]') as excess
     from asked a`);
+  const tables = await readWalls(sql);
   return asked.map(({ service, role }) => {
     const row = rows.find((one) => one.role === role);
     if (row === undefined) throw new Error(`the catalogue says nothing about ${role}`);
-    return { service, ...row };
+    if (!row.exists) return { service, ...row };
+    const walls = wallFaults(tables, service, role);
+    return {
+      service,
+      ...row,
+      missing: [...row.missing, ...walls.missing],
+      excess: [...row.excess, ...walls.excess],
+    };
   });
 }

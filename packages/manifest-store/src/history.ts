@@ -4,6 +4,8 @@ import type { Sql } from './connection.ts';
 export interface HistoryReport {
   run_id: RunId;
   events: number;
+  /** When the personal values of the run were erased; what was committed to them is verified as before. */
+  erased_at: string | null;
   faults: (
     | ChainFault
     | { kind: 'action_changed'; action_revision: number }
@@ -15,16 +17,25 @@ export interface HistoryReport {
 /**
  * Re-computes the event chains (all, or one run's) and the digests of the stored actions, and compares each run's row with the fold of its events,
  * page by page. Yields one report per run. What it does not look at yet: the values of evidence, proposals and the texts of approvals.
- * Needs a login that may read `cs.run`, `cs.run_event` and `cs.action`.
+ * Needs a login that may read `cs.run`, `cs.run_event`, `cs.action`, `cs.run_input` and `cs.subject_key`.
  */
 export async function* verifyHistory(sql: Sql, only?: RunId): AsyncGenerator<HistoryReport> {
   const PAGE = 200;
   let after = '00000000-0000-0000-0000-000000000000';
   for (;;) {
     const rows = await sql<
-      { run_id: string; chain_head: string; snapshot: string; events: string; changed: number[] }[]
+      {
+        run_id: string;
+        chain_head: string;
+        erased_at: string | null;
+        snapshot: string;
+        events: string;
+        changed: number[];
+      }[]
     >`
       select r.run_id, r.chain_head, to_jsonb(r)::text as snapshot,
+        (select cs.iso(k.erased_at) from cs.run_input i join cs.subject_key k using (subject)
+          where i.run_id = r.run_id and i.sealed is not null and k.tenant_id = r.tenant_id) as erased_at,
         coalesce((select json_agg(json_build_object('run_id', 'run_' || e.run_id, 'revision', e.revision, 'from', e.from_state, 'to', e.to_state, 'trigger', e.trigger,
           'actor', e.actor, 'at_us', cs.microseconds(e.at)::text, 'payload', e.payload, 'payload_digest', e.payload_digest, 'previous_hash', e.previous_hash,
           'hash', e.hash) order by e.revision)::text from cs.run_event e where e.run_id = r.run_id), '[]') as events,
@@ -39,7 +50,7 @@ export async function* verifyHistory(sql: Sql, only?: RunId): AsyncGenerator<His
       const faults: HistoryReport['faults'] = verifyChain(events, row.chain_head);
       faults.push(...snapshotFaults(events, JSON.parse(row.snapshot) as Record<string, unknown>));
       for (const action_revision of row.changed) faults.push({ kind: 'action_changed', action_revision });
-      yield { run_id: runIdFromUuid(row.run_id), events: events.length, faults };
+      yield { run_id: runIdFromUuid(row.run_id), events: events.length, erased_at: row.erased_at, faults };
       after = row.run_id;
     }
     if (only !== undefined || rows.length < PAGE) return;

@@ -54,7 +54,7 @@ export interface Instance {
   ended_at: string | null;
   ended_by: string | null;
   credential_rotated: boolean;
-  /** Attempts of it that are still open. */
+  /** Attempts of it that are still open, of whatever tenant. */
   open_attempts: number;
 }
 
@@ -64,7 +64,7 @@ export async function listInstances(sql: Sql, filter: { service?: string; limit:
     select i.instance_id, i.service, i.host, i.pid, cs.iso(i.started_at) as started_at, cs.iso(i.beat_at) as beat_at,
       case when i.lease_at is null then 'none' when cs.lease_key(i.instance_id) in (select cs.leases_held()) then 'held' else 'free' end as lease,
       cs.iso(i.ended_at) as ended_at, i.ended_by, i.credential_rotated,
-      (select count(*)::int from cs.attempt a where a.instance_id = i.instance_id and a.status = 'started') as open_attempts
+      cs.open_attempts(i.instance_id) as open_attempts
     from cs.executor_instance i where ${filter.service ?? null}::text is null or i.service = ${filter.service ?? null}::text
     order by i.started_at desc limit ${filter.limit}`);
 }

@@ -3,8 +3,18 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type StoreFixture, storeFixture, TEST_ROLE_PREFIX } from '../../../testing/store-fixture.ts';
 import { GRANTS, roleName } from './roles.ts';
 
-const READ_HELPERS = ['clock', 'iso', 'microseconds', 'caller_service', 'lease_key', 'leases_held'];
-const TABLES_NOBODY_READS = ['api_key', 'service_login'];
+const READ_HELPERS = [
+  'clock',
+  'iso',
+  'microseconds',
+  'base64url',
+  'caller_service',
+  'lease_key',
+  'leases_held',
+  'decision_obstacle',
+  'open_attempts',
+];
+const TABLES_NOBODY_READS = ['api_key', 'challenge', 'invitation', 'service_login', 'session'];
 
 describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
   let db: StoreFixture;
@@ -38,6 +48,18 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     );
     expect(wrong).toEqual([]);
     expect(tables.length).toBeGreaterThan(15 * roles.length);
+  });
+
+  test('no role but the owner sees past row security: every table has it, and no login may bypass it', async () => {
+    const open =
+      await db.owner`select relname from pg_class where relnamespace = 'cs'::regnamespace and relkind in ('r', 'p') and not relrowsecurity`;
+    expect(open).toEqual([]);
+    const policies = await db.owner<{ tablename: string; policyname: string }[]>`
+      select tablename, policyname from pg_policies where schemaname = 'cs' and cmd <> 'SELECT'`;
+    expect(policies).toEqual([]);
+    const bypassing = await db.owner`
+      select rolname from pg_roles where rolname like ${`${TEST_ROLE_PREFIX}%`} and (rolbypassrls or rolsuper)`;
+    expect(bypassing).toEqual([]);
   });
 
   test('PUBLIC may execute nothing of ours', async () => {

@@ -1,6 +1,7 @@
 import {
   type Approval,
   type Attempt,
+  type Decision,
   type Manifest,
   type Observation,
   type RunId,
@@ -32,7 +33,16 @@ export interface StoredHistory {
   events: StoredEvent[];
   /** Superseded ones included. */
   actions: { action_revision: number; canonical: string; digest: string }[];
-  approvals: Omit<Approval, 'policy' | 'policy_version' | 'policy_rule' | 'display'>[];
+  approvals: (Pick<
+    Approval,
+    | 'approval_id'
+    | 'approval_digest'
+    | 'canonical'
+    | 'action_digest'
+    | 'action_revision'
+    | 'approvals_required'
+    | 'expires_at'
+  > & { decisions: Omit<Decision, 'groups' | 'obstacle' | 'assertion'>[] })[];
   attempts: Attempt[];
   /** Outcomes whose swap was lost (protocol rule 14). */
   late_evidence: {
@@ -78,7 +88,7 @@ export async function* readHistories(sql: Sql, only?: RunId): AsyncGenerator<His
             'action_digest', q.action_digest, 'action_revision', q.action_revision, 'approvals_required', q.approvals_required, 'expires_at', cs.iso(q.expires_at),
             'decisions', coalesce((select json_agg(json_build_object('decision_id', d.decision_id, 'revision', d.revision, 'decision', d.decision,
                 'principal_id', d.principal_id, 'method', d.method, 'action_digest', d.action_digest, 'action_revision', d.action_revision,
-                'decided_at', cs.iso(d.decided_at), 'reason', d.reason) order by d.revision) from cs.decision d where d.approval_id = q.approval_id), '[]'))
+                'decided_at', cs.iso(d.decided_at), 'reason', d.reason, 'break_glass', d.break_glass) order by d.revision) from cs.decision d where d.approval_id = q.approval_id), '[]'))
             order by q.action_revision) from cs.approval_request q where q.run_id = r.run_id), '[]'),
         'attempts', coalesce((select json_agg(json_build_object('attempt_id', t.attempt_id, 'n', t.n, 'revision', t.revision, 'action_digest', t.action_digest,
             'request_digest', t.request_digest, 'idempotency_key', t.idempotency_key, 'instance_id', t.instance_id, 'started_at', cs.iso(t.started_at),

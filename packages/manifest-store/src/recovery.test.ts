@@ -1277,6 +1277,8 @@ describe('the clock is read after the row lock:', () => {
       action_digest,
       action_revision,
       reason: null,
+      break_glass: false,
+      assertion: null,
     } as const;
     const outcome = await passedWhileWaiting(row, 'commit_decision', () => db.api.decide(approver, vote, 3_000));
     expect(outcome.result).toBe('approval_expired');

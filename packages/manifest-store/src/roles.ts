@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { SERVICES, type Service } from '@counterstamp/manifest-core';
 import type { Sql } from './connection.ts';
+import { readWalls, wallStatements } from './walls.ts';
 
 /** Roles are cluster-wide, hence the prefix: two installations in one cluster must not share logins. */
 export const DEFAULT_ROLE_PREFIX = 'cs_';
@@ -34,6 +35,9 @@ export function serviceUrl(
 /** Functions that each service may call; everything else is refused by Postgres. */
 export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
   api: [
+    'subject_key_for',
+    'key_of_run',
+    'unknown_data_key',
     'create_run',
     'commit_stage',
     'commit_decision',
@@ -42,12 +46,34 @@ export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
     'record_audit',
     'instance_beat',
     'end_instance',
+    'checkpoint_covering',
     'set_hold',
     'authenticate',
+    'begin_challenge',
+    'invitation_for',
+    'enrol_passkey',
+    'passkey_for',
+    'vouched_person',
+    'open_session',
+    'session_of',
+    'step_up',
+    'close_session',
+    'list_passkeys',
+    'revoke_passkey',
   ],
-  preflight: ['commit_stage', 'defer', 'record_audit', 'instance_beat', 'end_instance'],
+  preflight: [
+    'commit_stage',
+    'key_of_run',
+    'unknown_data_key',
+    'defer',
+    'record_audit',
+    'instance_beat',
+    'end_instance',
+  ],
   executor: [
     'commit_stage',
+    'key_of_run',
+    'unknown_data_key',
     'commit_dispatch',
     'append_evidence',
     'defer',
@@ -56,10 +82,14 @@ export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
     'take_lease',
     'end_instance',
   ],
-  verifier: ['commit_stage', 'defer', 'record_audit', 'instance_beat', 'end_instance'],
+  verifier: ['commit_stage', 'unknown_data_key', 'defer', 'record_audit', 'instance_beat', 'end_instance'],
   reconciler: [
     'commit_stage',
+    'key_of_run',
+    'unknown_data_key',
     'append_evidence',
+    'checkpoint_due',
+    'commit_checkpoint',
     'claim_due',
     'defer',
     'record_audit',
@@ -69,13 +99,23 @@ export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
 };
 
 /** Pure helpers that reads use; every service may call them. */
-export const HELPERS = ['clock', 'iso', 'microseconds', 'caller_service', 'lease_key', 'leases_held'];
+export const HELPERS = [
+  'clock',
+  'iso',
+  'microseconds',
+  'base64url',
+  'caller_service',
+  'lease_key',
+  'leases_held',
+  'decision_obstacle',
+  'open_attempts',
+];
 
 /** What a service's role may never do. */
 const PLAIN = 'nosuperuser nocreatedb nocreaterole noinherit';
 
 /** Key material is the owner's and `authenticate`'s alone. */
-export const UNREADABLE: readonly string[] = ['api_key', 'service_login'];
+export const UNREADABLE: readonly string[] = ['api_key', 'invitation', 'session', 'challenge', 'service_login'];
 
 /** What hangs on each role, so that it survives a pooler: isolation, durability and the timeouts. Written as `current_setting` shows it. */
 export const ROLE_SETTINGS: Readonly<Record<string, string>> = {
@@ -108,7 +148,10 @@ export function roleStatements(prefix: string, database: string, passwordOf: (ro
   });
 }
 
-/** Grants inside the database: reads of tables, EXECUTE one by one, nothing else. Idempotent; run by the owner after every migration. */
+/**
+ * Grants inside the database: reads of tables, behind row-level security, EXECUTE one by one, nothing else. Idempotent; run by the owner
+ * after every migration.
+ */
 export async function applyGrants(sql: Sql, prefix: string): Promise<void> {
   const roles = SERVICES.map((service) => ({ service, role: roleName(prefix, service) }));
   const statements = [
@@ -125,7 +168,7 @@ export async function applyGrants(sql: Sql, prefix: string): Promise<void> {
     ]),
   ];
   await sql.begin(async (tx) => {
-    await tx.unsafe(statements.join(';\n'));
+    await tx.unsafe([...statements, ...wallStatements(await readWalls(tx), prefix, roles)].join(';\n'));
     for (const { service, role } of roles) {
       await tx`insert into cs.service_login (login, service) values (${role}, ${service}) on conflict (login) do update set service = excluded.service`;
     }

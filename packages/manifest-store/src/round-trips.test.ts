@@ -7,7 +7,9 @@ import {
   TEST_SECRET,
   testIds,
 } from '../../../testing/store-fixture.ts';
+import { createApiStore } from './api-store.ts';
 import { connect } from './connection.ts';
+import { readAs } from './read-as.ts';
 import { serviceUrl } from './roles.ts';
 import { createWorkerStore } from './worker-store.ts';
 
@@ -78,6 +80,33 @@ test('a load is one round trip, and a commit is one round trip', async () => {
     before = proxy.count();
     for (let i = 0; i < 10; i++) await store.load(row.run_id);
     expect(proxy.count() - before).toBe(10);
+  } finally {
+    await sql.end({ timeout: 1 });
+    proxy.close();
+  }
+});
+
+test('a read behind the wall is three round trips, however many statements it has', async () => {
+  const url = new URL(serviceUrl(db.url, 'api', TEST_SECRET, TEST_ROLE_PREFIX));
+  const proxy = await countingProxy(new URL(url));
+  url.host = `127.0.0.1:${proxy.port}`;
+  const sql = connect(url.href, { max: 1, applicationName: 'test-round-trips' });
+  const store = createApiStore(sql);
+  try {
+    const { run_id } = await db.createRun();
+    const two = () =>
+      readAs(sql, 'shop_north', (tx) =>
+        Promise.all([tx`select run_id from cs.run`, tx`select name from cs.principal`]),
+      );
+    // The first of each prepares its statements, once per connection.
+    await store.load('shop_north', run_id);
+    await two();
+    let before = proxy.count();
+    for (let i = 0; i < 10; i++) await store.load('shop_north', run_id);
+    expect(proxy.count() - before).toBe(30);
+    before = proxy.count();
+    for (let i = 0; i < 10; i++) await two();
+    expect(proxy.count() - before).toBe(30);
   } finally {
     await sql.end({ timeout: 1 });
     proxy.close();

@@ -110,17 +110,33 @@ export const run = cs.table(
 );
 
 /** What was asked: insert-only. `input_canonical` is the authority, `input` is for queries. */
-export const runInput = cs.table('run_input', {
-  run_id: uuid('run_id')
-    .primaryKey()
-    .references(() => run.run_id),
-  input_canonical: text('input_canonical').notNull(),
-  input: jsonb('input').notNull(),
-  body_digest: text('body_digest').notNull(),
-  approval_life_ms: integer('approval_life_ms'),
-  allowed_operations: text('allowed_operations').array().notNull(),
-  context: jsonb('context').notNull(),
-});
+export const runInput = cs.table(
+  'run_input',
+  {
+    run_id: uuid('run_id')
+      .primaryKey()
+      .references(() => run.run_id),
+    input_canonical: text('input_canonical'),
+    input: jsonb('input'),
+    body_digest: text('body_digest').notNull(),
+    approval_life_ms: integer('approval_life_ms'),
+    allowed_operations: text('allowed_operations').array().notNull(),
+    context: jsonb('context'),
+    /** The person for whom the requester acts: nobody in the request chain approves. */
+    on_behalf_of: text('on_behalf_of'),
+    /** Whose personal data the run holds; where it is sealed, then under this one's key. Null in runs older than this column. */
+    subject: text('subject'),
+    /** Input and context under the subject's data key; instead of the columns. */
+    sealed: bytea('sealed'),
+  },
+  (t) => [
+    index('run_input_subject').on(t.subject),
+    check(
+      'run_input_in_one_form',
+      sql`(sealed is null) = (input_canonical is not null) and (sealed is null) = (input is not null) and (sealed is null) = (context is not null) and (sealed is null or subject is not null)`,
+    ),
+  ],
+);
 
 /** A recorded fact's provenance. The chain commits to `facts_digest`, which is salted; the values live in `evidence_value`. */
 export const evidence = cs.table(
@@ -147,13 +163,24 @@ export const evidence = cs.table(
 );
 
 /** Values that may be personal: the one table whose rows may be deleted. */
-export const evidenceValue = cs.table('evidence_value', {
-  evidence_id: text('evidence_id')
-    .primaryKey()
-    .references(() => evidence.evidence_id),
-  salt: text('salt').notNull(),
-  facts_canonical: text('facts_canonical').notNull(),
-});
+export const evidenceValue = cs.table(
+  'evidence_value',
+  {
+    evidence_id: text('evidence_id')
+      .primaryKey()
+      .references(() => evidence.evidence_id),
+    salt: text('salt'),
+    facts_canonical: text('facts_canonical'),
+    /** Salt and facts under the subject's data key; instead of the two columns. */
+    sealed: bytea('sealed'),
+  },
+  () => [
+    check(
+      'evidence_value_in_one_form',
+      sql`(sealed is null) = (salt is not null) and (sealed is null) = (facts_canonical is not null)`,
+    ),
+  ],
+);
 
 export const proposal = cs.table(
   'proposal',
@@ -165,11 +192,14 @@ export const proposal = cs.table(
     revision: integer('revision').notNull(),
     author: text('author').notNull(),
     author_kind: text('author_kind').notNull(),
-    body_canonical: text('body_canonical').notNull(),
+    body_canonical: text('body_canonical'),
+    /** The body under the subject's data key; instead of the text. */
+    sealed: bytea('sealed'),
     body_digest: text('body_digest').notNull(),
   },
   (t) => [
     index('proposal_run').on(t.run_id),
+    check('proposal_in_one_form', sql`(sealed is null) = (body_canonical is not null)`),
     check('proposal_author_kind', sql`author_kind in ('rules', 'model', 'external')`),
   ],
 );
@@ -223,12 +253,19 @@ export const approvalRequest = cs.table(
     policy_version: integer('policy_version').notNull(),
     policy_rule: text('policy_rule').notNull(),
     approvals_required: smallint('approvals_required').notNull(),
+    /** Members that approve at least, per group. */
+    groups_required: jsonb('groups_required').notNull().default({}),
+    /** The weakest way of deciding that counts. */
+    method: text('method').notNull().default('session'),
+    /** Whether two signed decisions of break-glass holders may stand in for the rule. */
+    break_glass: boolean('break_glass').notNull().default(false),
     expires_at: instant('expires_at').notNull(),
     nonce: text('nonce').notNull(),
   },
   (t) => [
     unique('approval_request_action').on(t.run_id, t.action_revision),
     check('approval_request_asks_somebody', sql`approvals_required >= 1`),
+    check('approval_request_method_known', sql`method in ('session', 'passkey')`),
     check(
       'approval_request_digest_is_of_bytes',
       sql`approval_digest = 'sha256:' || encode(sha256('cs.approval.v1'::bytea || '\\x00'::bytea || convert_to(canonical, 'UTF8')), 'hex')`,
@@ -253,14 +290,32 @@ export const decision = cs.table(
     approval_digest: text('approval_digest').notNull(),
     decided_at: instant('decided_at').notNull(),
     reason: text('reason'),
+    break_glass: boolean('break_glass').notNull().default(false),
   },
   (t) => [
     unique('decision_once_per_person').on(t.approval_id, t.principal_id),
     index('decision_run').on(t.run_id),
     check('decision_known', sql`decision in ('approve', 'reject')`),
-    check('decision_method_known', sql`method in ('dev_key', 'passkey')`),
+    check('decision_method_known', sql`method in ('dev_key', 'session', 'passkey')`),
+    check(
+      'decision_break_glass_is_signed_and_told',
+      sql`not break_glass or (decision = 'approve' and method = 'passkey' and reason is not null)`,
+    ),
   ],
 );
+
+/** What a person's authenticator signed for a decision: bytes as they came, for everybody who verifies them again. Insert-only. */
+export const decisionAssertion = cs.table('decision_assertion', {
+  decision_id: text('decision_id')
+    .primaryKey()
+    .references(() => decision.decision_id),
+  credential_id: text('credential_id').notNull(),
+  /** Canonical text whose SHA-256 is the challenge. */
+  pre_image: text('pre_image').notNull(),
+  client_data_json: bytea('client_data_json').notNull(),
+  authenticator_data: bytea('authenticator_data').notNull(),
+  signature: bytea('signature').notNull(),
+});
 
 /** Written in the transaction that dispatches, before any byte leaves; closed once. */
 export const attempt = cs.table(
@@ -331,7 +386,11 @@ export const runEvent = cs.table(
     previous_hash: text('previous_hash'),
     hash: text('hash').notNull(),
   },
-  (t) => [primaryKey({ columns: [t.run_id, t.revision] })],
+  (t) => [
+    primaryKey({ columns: [t.run_id, t.revision] }),
+    // For checkpoints, which ask what came since the last one: rows are appended in the order of time.
+    index('run_event_at').using('brin', t.at),
+  ],
 );
 
 /** Refused tries and late clicks: what happened without changing a run. */
@@ -362,11 +421,164 @@ export const principal = cs.table(
     tenant_id: text('tenant_id').notNull(),
     name: text('name').notNull(),
     kind: text('kind').notNull(),
+    /** What the principal may do; a key may carry one of these, a session carries all. */
+    roles: text('roles').array().notNull().default([]),
+    /** Groups that a policy may ask for, such as `finance`. */
+    groups: text('groups').array().notNull().default([]),
+    /** The person who answers for a service account. */
+    owner_id: text('owner_id'),
     disabled_at: instant('disabled_at'),
   },
   (t) => [
-    unique('principal_name').on(t.tenant_id, t.name),
+    // Two spellings of one name are one principal: Ana@Example.TEST is ana@example.test.
+    uniqueIndex('principal_name_once').on(t.tenant_id, sql`lower(${t.name})`),
     check('principal_kind_known', sql`kind in ('person', 'service_account')`),
+    check(
+      'principal_roles_known',
+      sql`roles <@ array['requester', 'approver', 'operator', 'auditor', 'break_glass']::text[]`,
+    ),
+    check(
+      'principal_service_account_never_decides',
+      sql`kind = 'person' or not roles && array['approver', 'operator', 'break_glass']::text[]`,
+    ),
+  ],
+);
+
+/** A person's passkey. The certificate by the installation's key, which no database holds, is what makes it count. */
+export const passkey = cs.table(
+  'passkey',
+  {
+    /** base64url, as the authenticator gave it. */
+    credential_id: text('credential_id').primaryKey(),
+    tenant_id: text('tenant_id').notNull(),
+    principal_id: text('principal_id')
+      .notNull()
+      .references(() => principal.principal_id),
+    /** COSE, base64url. */
+    public_key: text('public_key').notNull(),
+    transports: text('transports').array().notNull(),
+    name: text('name').notNull(),
+    backed_up: boolean('backed_up').notNull(),
+    /** DSSE envelope of the credential record. */
+    certificate: jsonb('certificate').notNull(),
+    created_at: instant('created_at').notNull(),
+    last_used_at: instant('last_used_at'),
+    revoked_at: instant('revoked_at'),
+  },
+  (t) => [index('passkey_principal').on(t.principal_id)],
+);
+
+/** A single-use way to enrol the first passkey. The token is never stored: `token_hash` is SHA-256 over 256 random bits. */
+export const invitation = cs.table('invitation', {
+  invitation_id: text('invitation_id').primaryKey(),
+  tenant_id: text('tenant_id').notNull(),
+  principal_id: text('principal_id')
+    .notNull()
+    .references(() => principal.principal_id),
+  token_hash: text('token_hash').notNull().unique(),
+  created_at: instant('created_at').notNull(),
+  expires_at: instant('expires_at').notNull(),
+  consumed_at: instant('consumed_at'),
+});
+
+/** What an authenticator was asked to sign. Single use: the row, not the authenticator's counter, is the guard against replay. */
+export const challenge = cs.table(
+  'challenge',
+  {
+    /** base64url of the 32 bytes. */
+    challenge: text('challenge').primaryKey(),
+    purpose: text('purpose').notNull(),
+    /** Null for a sign-in: nobody is known yet. */
+    principal_id: text('principal_id'),
+    /** What it is bound to: for a decision the approval and the pre-image. */
+    subject: jsonb('subject').notNull(),
+    created_at: instant('created_at').notNull(),
+    expires_at: instant('expires_at').notNull(),
+    consumed_at: instant('consumed_at'),
+  },
+  (t) => [
+    index('challenge_expiry').on(t.expires_at),
+    check('challenge_purpose_known', sql`purpose in ('enrol', 'sign_in', 'step_up', 'decide')`),
+  ],
+);
+
+/** A signed-in person. The cookie's secret is never stored: `secret_hash` is SHA-256 over 256 random bits. */
+export const session = cs.table(
+  'session',
+  {
+    session_id: text('session_id').primaryKey(),
+    secret_hash: text('secret_hash').notNull().unique(),
+    tenant_id: text('tenant_id').notNull(),
+    principal_id: text('principal_id')
+      .notNull()
+      .references(() => principal.principal_id),
+    method: text('method').notNull(),
+    created_at: instant('created_at').notNull(),
+    /** When the person last proved who they are; a step-up moves it. */
+    authenticated_at: instant('authenticated_at').notNull(),
+    last_seen_at: instant('last_seen_at').notNull(),
+    expires_at: instant('expires_at').notNull(),
+    revoked_at: instant('revoked_at'),
+  },
+  (t) => [
+    index('session_principal').on(t.principal_id),
+    check('session_method_known', sql`method in ('passkey', 'oidc')`),
+  ],
+);
+
+/** Who a person is at an identity provider. */
+export const principalIdentity = cs.table(
+  'principal_identity',
+  {
+    issuer: text('issuer').notNull(),
+    subject: text('subject').notNull(),
+    tenant_id: text('tenant_id').notNull(),
+    principal_id: text('principal_id')
+      .notNull()
+      .references(() => principal.principal_id),
+  },
+  (t) => [primaryKey({ columns: [t.issuer, t.subject] })],
+);
+
+/** Every chain head that moved, committed to by a signed envelope at an interval; what an auditor keeps a copy of. Insert-only. */
+export const checkpoint = cs.table('checkpoint', {
+  seq: integer('seq').primaryKey(),
+  at: instant('at').notNull(),
+  /** Events up to here are covered; earlier than `at` where one checkpoint could not hold all that had moved. */
+  covered_until: instant('covered_until').notNull(),
+  /** DSSE envelope. */
+  envelope: jsonb('envelope').notNull(),
+});
+
+/** The leaves of a checkpoint's tree, in order, so that the proof of one run can be made again. Insert-only. */
+export const checkpointLeaf = cs.table(
+  'checkpoint_leaf',
+  {
+    run_id: uuid('run_id').notNull(),
+    seq: integer('seq')
+      .notNull()
+      .references(() => checkpoint.seq),
+    leaf_index: integer('leaf_index').notNull(),
+    revision: integer('revision').notNull(),
+    chain_head: text('chain_head').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.run_id, t.seq] }), unique('checkpoint_leaf_order').on(t.seq, t.leaf_index)],
+);
+
+/** The data key of one person or case, wrapped by the installation's. Destroying it erases what it sealed, everywhere. */
+export const subjectKey = cs.table(
+  'subject_key',
+  {
+    tenant_id: text('tenant_id').notNull(),
+    subject: text('subject').notNull(),
+    /** AES-256-GCM of the data key; null once erased. */
+    wrapped_key: bytea('wrapped_key'),
+    created_at: instant('created_at').notNull(),
+    erased_at: instant('erased_at'),
+  },
+  (t) => [
+    primaryKey({ columns: [t.tenant_id, t.subject] }),
+    check('subject_key_erased_has_none', sql`(erased_at is not null) = (wrapped_key is null)`),
   ],
 );
 
@@ -384,6 +596,8 @@ export const apiKey = cs.table(
     created_at: instant('created_at').notNull(),
     expires_at: instant('expires_at'),
     revoked_at: instant('revoked_at'),
+    /** To the minute: not every request rewrites it. */
+    last_used_at: instant('last_used_at'),
   },
   () => [check('api_key_role_known', sql`role in ('requester', 'approver', 'operator', 'auditor')`)],
 );

@@ -19,6 +19,8 @@ import { answered, type Sql } from './connection.ts';
 import { hotRow } from './hot-row.ts';
 import { endInstance, type InstanceProcess } from './instances.ts';
 import { loadRun } from './load-run.ts';
+import { sealFacts, sealLateEvidence } from './sealed/seal-values.ts';
+import type { Sealing } from './sealed/sealing.ts';
 
 const json = (value: unknown) => JSON.stringify(value);
 
@@ -26,12 +28,18 @@ function isRefusal(code: string): code is DispatchRefusal {
   return (DISPATCH_REFUSALS as readonly string[]).includes(code);
 }
 
-/** The workers' store on Postgres: each call is one statement, one round trip, one transaction. */
-export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Ids; process?: InstanceProcess }): Store {
-  const { instance_id, ids, process } = deps;
+/**
+ * The workers' store on Postgres: each call is one statement, one round trip, one transaction; where personal data is sealed, a commit that
+ * carries some asks for its key first.
+ */
+export function createWorkerStore(
+  sql: Sql,
+  deps: { instance_id: string; ids: Ids; process?: InstanceProcess; sealing?: Sealing | undefined },
+): Store {
+  const { instance_id, ids, process, sealing } = deps;
   return {
-    load: (run_id) => loadRun(sql, run_id),
-    commitStage: (commit) => commitStage(sql, instance_id, commit),
+    load: (run_id) => loadRun(sql, run_id, null, sealing),
+    commitStage: (commit) => commitStage(sql, instance_id, commit, sealing),
     commitDispatch: (commit) => commitDispatch(sql, instance_id, commit),
 
     async appendEvidence({ run_id, attempt_id, applied, provider_ref, body }) {
@@ -46,8 +54,9 @@ export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Id
         facts_canonical,
         facts_digest: factsDigest(salt, facts_canonical),
       };
+      const kept = await sealLateEvidence(sql, sealing, run_id, evidence);
       const [row] = await answered(sql<{ result: 'appended' | 'reopened' | 'known' }[]>`
-        select result from cs.append_evidence(${instance_id}, ${uuidOfRunId(run_id)}::uuid, ${json(evidence)}::text::jsonb, ${applied},
+        select result from cs.append_evidence(${instance_id}, ${uuidOfRunId(run_id)}::uuid, ${json(kept)}::text::jsonb, ${applied},
           ${json(stopReason('late_effect_found'))}::text::jsonb)`);
       if (row === undefined) throw new Error('append_evidence returned nothing');
       return row.result;
@@ -96,10 +105,16 @@ export function createWorkerStore(sql: Sql, deps: { instance_id: string; ids: Id
  * @returns `stale_revision` when another worker committed first: reload and decide again.
  * @throws {StoreUnavailable} during the commit the outcome is unknown: reload before acting.
  */
-async function commitStage(sql: Sql, instance_id: string, commit: StageCommit): Promise<CommitOutcome> {
+async function commitStage(
+  sql: Sql,
+  instance_id: string,
+  commit: StageCommit,
+  sealing: Sealing | undefined,
+): Promise<CommitOutcome> {
+  const facts = await sealFacts(sql, sealing, null, commit.run_id, commit.facts);
   const [row] = await answered(sql`
     select * from cs.commit_stage(null, null, ${instance_id}, ${uuidOfRunId(commit.run_id)}::uuid, ${commit.expected}, ${commit.from},
-      ${commit.on}, ${commit.to}, ${json(commit.facts)}::text::jsonb, ${commit.wake_in_ms})`);
+      ${commit.on}, ${commit.to}, ${json(facts)}::text::jsonb, ${commit.wake_in_ms})`);
   return row === undefined ? { kind: 'stale_revision' } : { kind: 'committed', row: hotRow(commit.run_id, row) };
 }
 
@@ -115,6 +130,8 @@ async function commitDispatch(sql: Sql, instance_id: string, commit: DispatchCom
     action_digest: commit.action_digest,
     request_digest: commit.request_digest,
     operation: commit.operation,
+    decision_ids: commit.decision_ids,
+    approval_digest: commit.approval_digest,
     retry: commit.retry,
   };
   const [row] = await answered(sql<

@@ -10,6 +10,7 @@ const BASE: Environment = {
   COUNTERSTAMP_SECRET: SECRET,
   COUNTERSTAMP_SHOP_URL: 'http://shop.test',
   COUNTERSTAMP_KEY: 'rk_1',
+  COUNTERSTAMP_DATA_KEY: Buffer.alloc(32, 1).toString('base64url'),
 };
 const parse = (change: Environment = {}) =>
   parseServiceConfig('executor', { ...BASE, ...change }, OWN, { http_port: 9465 });
@@ -85,6 +86,14 @@ describe('a correct environment', () => {
     });
   });
 
+  test('seals personal data under the first of its data keys, and only in development under none', () => {
+    const [first, second] = [1, 2].map((byte) => Buffer.alloc(32, byte).toString('base64url'));
+    const both = configOf({ COUNTERSTAMP_DATA_KEY: `${second},${first}` }).sealing?.key_ids ?? [];
+    expect(both).toHaveLength(2);
+    expect(configOf().sealing?.key_ids).toEqual([both[1]]);
+    expect(configOf({ COUNTERSTAMP_DATA_KEY: '', COUNTERSTAMP_DEV: '1' })).not.toHaveProperty('sealing');
+  });
+
   test('may arm failpoints in development', () => {
     const config = configOf({ COUNTERSTAMP_DEV: '1', COUNTERSTAMP_FAILPOINTS: 'stage.loaded=kill' });
     expect(config.development).toBe(true);
@@ -106,6 +115,8 @@ describe('a fault', () => {
       { COUNTERSTAMP_EXECUTOR_DATABASE_URL: 'x' },
       'COUNTERSTAMP_EXECUTOR_DATABASE_URL: must be a URL',
     ],
+    ['no data key', { COUNTERSTAMP_DATA_KEY: undefined }, 'COUNTERSTAMP_DATA_KEY: is required'],
+    ['a data key of another length', { COUNTERSTAMP_DATA_KEY: 'c2hvcnQ' }, 'COUNTERSTAMP_DATA_KEY: must be 32 random'],
     ['a short secret', { COUNTERSTAMP_SECRET: 'short' }, 'COUNTERSTAMP_SECRET: must have at least 16'],
     ['a queue of another kind', { REDIS_URL: 'http://x' }, 'REDIS_URL: must be a URL'],
     ['a role prefix that SQL would have to quote', { COUNTERSTAMP_ROLE_PREFIX: 'A-b' }, 'COUNTERSTAMP_ROLE_PREFIX: '],
@@ -130,11 +141,7 @@ describe('a fault', () => {
       'COUNTERSTAMP_FAILPOINTS: there is no failpoint',
     ],
     ['a failpoint in production', { COUNTERSTAMP_FAILPOINTS: 'stage.loaded=kill' }, 'set COUNTERSTAMP_DEV=1'],
-    [
-      'a folder of failpoints in production',
-      { COUNTERSTAMP_FAILPOINTS: '*=folder:/points' },
-      'set COUNTERSTAMP_DEV=1',
-    ],
+    ['a folder of failpoints in production', { COUNTERSTAMP_FAILPOINTS: '*=folder:/points' }, 'set COUNTERSTAMP_DEV=1'],
     ['a missing variable of the service', { COUNTERSTAMP_KEY: undefined }, 'COUNTERSTAMP_KEY: is required'],
     ['a wrong variable of the service', { COUNTERSTAMP_SHOP_URL: 'shop' }, 'COUNTERSTAMP_SHOP_URL: must be a URL'],
   ])('is named with its variable, and alone: %s', (_, change, expected) => {

@@ -8,7 +8,13 @@ import {
   type Profile,
   type Service,
 } from '@counterstamp/manifest-core';
-import { DEFAULT_ROLE_PREFIX, serviceUrl } from '@counterstamp/manifest-store';
+import {
+  createSealing,
+  DEFAULT_ROLE_PREFIX,
+  parseDataKeys,
+  type Sealing,
+  serviceUrl,
+} from '@counterstamp/manifest-store';
 import type { QueueSettings } from '@counterstamp/stage-queue';
 import { z } from 'zod';
 import { type FailpointAction, parseFailpoints } from './ports/failpoint.ts';
@@ -29,6 +35,8 @@ export interface ServiceConfig {
   /** COUNTERSTAMP_DEV=1: approver keys and failpoints are permitted. */
   development: boolean;
   failpoints: ReadonlyMap<FailpointName, FailpointAction>;
+  /** What seals and opens personal data; absent only in development, where it stays in plain text. */
+  sealing?: Sealing;
   log_level: string;
   http_host: string;
   /** 0: any free port. */
@@ -92,6 +100,12 @@ export const Common = z.object({
   COUNTERSTAMP_DEV: flag
     .default(false)
     .describe('1: keys may approve, and failpoints may be armed. Never in production'),
+  COUNTERSTAMP_DATA_KEY: z
+    .string()
+    .optional()
+    .describe(
+      'seals personal data in the database: 32 random bytes as base64url, the same for every service; several with commas between while a key is replaced, the first for what is new. Required outside development; lost, what it sealed is lost too',
+    ),
   COUNTERSTAMP_FAILPOINTS: z
     .string()
     .default('')
@@ -165,6 +179,8 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
   if (failpoints.actions.size > 0 && !development)
     faults.push('COUNTERSTAMP_FAILPOINTS: failpoints are for development; set COUNTERSTAMP_DEV=1 or remove them');
 
+  const sealing = sealingOf(common?.COUNTERSTAMP_DATA_KEY, common !== undefined && !development, faults);
+
   const database_url = common === undefined ? undefined : databaseUrl(service, set, common, faults);
   if (common === undefined || own === undefined || database_url === undefined || faults.length > 0) {
     const missing = [...given.unread].map((name) => `${name}: is required`);
@@ -182,6 +198,7 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
       limits: LIMITS,
       development,
       failpoints: failpoints.actions,
+      ...(sealing === undefined ? {} : { sealing }),
       log_level: common.LOG_LEVEL,
       http_host: common.COUNTERSTAMP_HTTP_HOST,
       http_port: common.COUNTERSTAMP_HTTP_PORT ?? defaults.http_port,
@@ -202,6 +219,16 @@ function collect<T>(schema: z.ZodType<T>, env: Record<string, string | undefined
   );
   const faulty = new Set(result.error.issues.map((issue) => issue.path[0]));
   return schema.safeParse(Object.fromEntries(Object.entries(env).filter(([name]) => !faulty.has(name)))).data;
+}
+
+function sealingOf(text: string | undefined, required: boolean, faults: string[]): Sealing | undefined {
+  if (text === undefined) {
+    if (required) faults.push('COUNTERSTAMP_DATA_KEY: is required, or personal data would be kept in plain text');
+    return undefined;
+  }
+  const parsed = parseDataKeys(text);
+  if (!parsed.ok) faults.push(`COUNTERSTAMP_DATA_KEY: ${parsed.fault}`);
+  return parsed.ok ? createSealing(parsed.keys) : undefined;
 }
 
 function databaseUrl(

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import type { Clock, Failpoint, Ids, Queue } from '@counterstamp/manifest-core';
-import { connect, type InstanceProcess, loginFault, type Sql } from '@counterstamp/manifest-store';
+import { connect, type InstanceProcess, loginFault, type Sql, sealingFault } from '@counterstamp/manifest-store';
 import { checkRedis, type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
 import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
 import type { ConfigResult, Environment, ServiceConfig } from './config.ts';
@@ -85,7 +85,8 @@ export async function runService<C extends ServiceConfig>(
     process.exit(70);
   });
 
-  const fault = (await queueFault(config)) ?? (await loginFault(sql, config.service));
+  const fault =
+    (await queueFault(config)) ?? (await loginFault(sql, config.service)) ?? (await sealingFault(sql, config.sealing));
   if (fault !== undefined) {
     process.stderr.write(`configuration:\n  - ${fault}\n`);
     process.exit(EXIT_CONFIG);

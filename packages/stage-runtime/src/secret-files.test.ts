@@ -18,8 +18,9 @@ function file(content: string | Uint8Array): string {
 
 const DATABASE = 'postgres://cs_executor:hunter22@db.test/cs';
 const OWN = z.object({ COUNTERSTAMP_PAYMENTS_WRITE_KEY: z.string().min(1) });
+const COUNTERSTAMP_DATA_KEY = Buffer.alloc(32, 1).toString('base64url');
 const faultsOf = (env: Environment) => {
-  const result = parseServiceConfig('executor', env, OWN, { http_port: 9465 });
+  const result = parseServiceConfig('executor', { COUNTERSTAMP_DATA_KEY, ...env }, OWN, { http_port: 9465 });
   return result.ok ? [] : result.faults;
 };
 
@@ -29,6 +30,7 @@ describe('a secret given as a file', () => {
     'REDIS_URL',
     'COUNTERSTAMP_SECRET',
     'COUNTERSTAMP_KEY',
+    'COUNTERSTAMP_DATA_KEY',
     'COUNTERSTAMP_EXECUTOR_DATABASE_URL',
     'COUNTERSTAMP_PAYMENTS_WRITE_KEY',
   ])('%s_FILE takes the place of the variable, without the newline at its end', (name) => {
@@ -46,6 +48,7 @@ describe('a secret given as a file', () => {
         COUNTERSTAMP_EXECUTOR_DATABASE_URL_FILE: file(`${DATABASE}\n`),
         REDIS_URL_FILE: file('redis://:pw@redis.test:6379\n'),
         COUNTERSTAMP_PAYMENTS_WRITE_KEY_FILE: file('sk_1\n'),
+        COUNTERSTAMP_DATA_KEY_FILE: file(`${COUNTERSTAMP_DATA_KEY}\n`),
       },
       OWN,
       { http_port: 9465 },

@@ -26,7 +26,8 @@ export interface StageService {
 
 /** The store under this instance's name. */
 export function workerStore(shell: Shell<ServiceConfig>): Store {
-  return createWorkerStore(shell.sql, { instance_id: shell.instance_id, ids: shell.ids, process: shell.process });
+  const { instance_id, ids, process, config } = shell;
+  return createWorkerStore(shell.sql, { instance_id, ids, process, sealing: config.sealing });
 }
 
 /** Starts consuming the service's stages and serving its health. */

@@ -17,6 +17,8 @@ export interface Metrics {
   hint(stage: Stage, result: 'queued' | 'unavailable'): void;
   stageDone(stage: Stage, seconds: number): void;
   send(outcome: string): void;
+  /** Something that only tampering or a broken glass explains; `code` from a closed set. */
+  alarm(code: string): void;
   httpRequest(request: { method: string; route: string; status: number; seconds: number }): void;
   /** Read at every scrape, at most once per five seconds. */
   onCensus(read: () => Promise<CensusLine[]>, monotonicMs: () => number): void;
@@ -68,6 +70,12 @@ export function createMetrics(service: Service): Metrics {
     labelNames: ['outcome'],
     registers,
   });
+  const alarms = new Counter({
+    name: 'counterstamp_alarms_total',
+    help: 'Signs of tampering with what was approved, and broken glasses, by code. Each has an audit event.',
+    labelNames: ['code'],
+    registers,
+  });
   const httpDuration = new Histogram({
     name: 'counterstamp_http_request_duration_seconds',
     help: 'HTTP requests by route pattern; unknown paths share one value.',
@@ -91,6 +99,7 @@ export function createMetrics(service: Service): Metrics {
     hint: (stage, result) => hints.inc({ stage, result }),
     stageDone: (stage, seconds) => stageDuration.observe({ stage }, seconds),
     send: (outcome) => sends.inc({ outcome }),
+    alarm: (code) => alarms.inc({ code }),
     httpRequest: ({ method, route, status, seconds }) =>
       httpDuration.observe(
         { method: METHODS.has(method) ? method : 'other', route, status: `${Math.floor(status / 100)}xx` },

@@ -9,6 +9,7 @@ import type {
   StopReasonCode,
 } from '@counterstamp/manifest-core';
 import type { z } from 'zod';
+import type { ApprovalTerms } from './approval-policy.ts';
 
 /** What an operation may do to the outside world. */
 export type OperationKind = 'read' | 'write';
@@ -29,15 +30,6 @@ export type Gathered =
   | { kind: 'records'; records: SourceRecord[] }
   | { kind: 'stop'; code: StopReasonCode; detail: string }
   | { kind: 'read_failed'; operation: string; reason: string };
-
-/** Whom the policy asks, and by which of its rules. */
-export interface ApprovalTerms {
-  policy: string;
-  policy_version: number;
-  policy_rule: string;
-  /** At least one: a policy can never ask nobody. */
-  approvals_required: number;
-}
 
 export type ProposalVerdict =
   | { kind: 'accepted'; action: JsonObject; terms: ApprovalTerms }

@@ -1,7 +1,13 @@
+export {
+  type ApprovalMethod,
+  type ApprovalPolicy,
+  type ApprovalTerms,
+  approvalPolicy,
+  type PolicyTier,
+} from './approval-policy.ts';
 export { creditWorkflow } from './credit/credit.ts';
 export { CreditInput, CreditProposal } from './credit/input.ts';
 export {
-  type ApprovalTerms,
   type Call,
   defineWorkflow,
   type Fact,

@@ -164,7 +164,7 @@ describe('who decides', () => {
       code: 'not_an_approver',
       principal_id: north.requester?.principal_id,
       run_id: run_id.slice('run_'.length),
-      detail: { role: 'requester' },
+      detail: { roles: ['requester'] },
     });
   });
 
@@ -207,7 +207,7 @@ describe('who decides', () => {
       body: { code: 'unknown_member', path: '/decided_by' },
     });
     expect((await fixture.audits()).slice(before)).toMatchObject([
-      { what: 'decide', code: 'unknown_member', detail: { role: 'approver', path: '/decided_by' } },
+      { what: 'decide', code: 'unknown_member', detail: { roles: ['approver'], path: '/decided_by' } },
     ]);
   });
 

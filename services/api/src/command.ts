@@ -1,9 +1,10 @@
 import { RunParameters } from '@counterstamp/api-contract';
 import { BEFORE_DISPATCH, parseWith, type RunId, type State } from '@counterstamp/manifest-core';
-import type { Principal } from '@counterstamp/manifest-store';
+import type { Caller, SessionCaller } from './caller.ts';
 import type { ApiDeps } from './deps.ts';
 import type { Hints } from './hints.ts';
 import { type Refused, refusedBy } from './problem.ts';
+import type { SignIn } from './sign-in.ts';
 
 /** An answer that is not a refusal. `body` has the shape that the route's contract names for `status`. */
 export interface Answered<T> {
@@ -18,10 +19,21 @@ export type Answer<T> = Answered<T> | Refused;
 export interface Call {
   deps: ApiDeps;
   hints: Hints;
-  who: Principal;
+  who: Caller;
   request: Request;
   /** Path parameters as sent. */
   parameters: Readonly<Record<string, string>>;
+}
+
+/** One request of a signed-in person. */
+export interface SessionCall extends Call {
+  who: SessionCaller;
+  signIn: SignIn;
+}
+
+/** One request of a browser whose person is not known yet: to enrol or to sign in. */
+export interface OpenCall extends Pick<Call, 'deps' | 'request'> {
+  signIn: SignIn;
 }
 
 export function answered<T>(body: T, status: 200 | 201 = 200, headers?: Record<string, string>): Answered<T> {

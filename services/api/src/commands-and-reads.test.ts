@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { ROUTES } from '@counterstamp/api-contract';
 import { LIMITS, type RunId, verifyChain } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { fixedAction } from '../../../testing/store-fixture.ts';
@@ -460,27 +461,10 @@ describe('the door itself', () => {
     expect(response.headers.get('content-type')).toBe('application/json');
     const body = (await response.json()) as { openapi: string; paths: Record<string, unknown>; components: unknown };
     expect(body.openapi).toBe('3.1.0');
-    expect(new Set(Object.keys(body.paths))).toEqual(
-      new Set([
-        '/healthz',
-        '/readyz',
-        '/v1/holds',
-        '/v1/holds/{scope}',
-        '/v1/instances',
-        '/v1/instances/{instance_id}/fence',
-        '/v1/runs',
-        '/v1/runs/{run_id}',
-        '/v1/runs/{run_id}/cancel',
-        '/v1/runs/{run_id}/decisions',
-        '/v1/runs/{run_id}/events',
-        '/v1/runs/{run_id}/proposals',
-        '/v1/runs/{run_id}/supports',
-        '/v1/runs/{run_id}/verdicts',
-      ]),
-    );
+    expect(new Set(Object.keys(body.paths))).toEqual(new Set(Object.values(ROUTES).map((route) => route.path)));
     expect(body.paths['/v1/runs']).toMatchObject({
       post: {
-        security: [{ api_key: [] }],
+        security: [{ api_key: [] }, { session: [] }],
         requestBody: {
           content: {
             'application/json': { schema: { required: ['request_id', 'input'], additionalProperties: false } },

@@ -1,21 +1,176 @@
+import { PublicKeys } from '@counterstamp/api-contract';
+import { parseSigningKey, parseTrustedKeys, type SigningKey } from '@counterstamp/signatures';
 import {
   type ConfigResult,
   type Environment,
   parseServiceConfig,
   type ServiceConfig,
+  variable,
 } from '@counterstamp/stage-runtime';
 import { contractFaults } from '@counterstamp/workflows';
 import { z } from 'zod';
+import type { OidcSettings } from './oidc-provider.ts';
+import { DEFAULT_RATE_LIMITS, RATE_WINDOW_S } from './rate-limits.ts';
+import type { ReceiptSigning } from './receipts.ts';
+import type { SignIn } from './sign-in.ts';
 
-export type ApiConfig = ServiceConfig;
+const rate = (fallback: number, what: string) =>
+  variable
+    .wholeNumber(1_000_000, 1)
+    .default(fallback)
+    .describe(`requests in ${RATE_WINDOW_S} s that one process of the api takes ${what}`);
 
-/** What this service takes from its environment beside the common variables: nothing but its login. */
-export const environment = { service: 'api', schema: z.object({}), defaults: { http_port: 8080 } } as const;
+/** What this service takes from its environment beside the common variables. Each member says what it means. */
+const Own = z.object({
+  COUNTERSTAMP_RATE_PER_PRINCIPAL: rate(DEFAULT_RATE_LIMITS.per_principal, 'from one principal'),
+  COUNTERSTAMP_RATE_PER_TENANT: rate(DEFAULT_RATE_LIMITS.per_tenant, 'from one tenant'),
+  COUNTERSTAMP_RATE_UNAUTHENTICATED: rate(
+    DEFAULT_RATE_LIMITS.unauthenticated,
+    'from one address without a valid credential; behind a proxy that is everybody without one',
+  ),
+  COUNTERSTAMP_OPERATING_TENANT: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'the tenant whose operators may set and release holds and judge instances, which stop or concern everybody; absent: those of every tenant, which is right where there is one',
+    ),
+  COUNTERSTAMP_ORIGIN: z
+    .string()
+    .refine(isConsoleOrigin, 'must be an origin (scheme, host and port, nothing after), https:// or http://localhost')
+    .optional()
+    .describe(
+      'origin of the console, such as https://approve.example.com: people sign in there, and passkeys belong to its host. Required outside development',
+    ),
+  COUNTERSTAMP_INSTALLATION_KEY: z
+    .string()
+    .optional()
+    .describe('private Ed25519 key (JWK) that certifies passkeys and signs receipts. Required outside development'),
+  COUNTERSTAMP_TRUSTED_KEYS: z
+    .string()
+    .optional()
+    .describe(
+      'JWK set of the installation’s public keys, each with its purposes; holds that of COUNTERSTAMP_INSTALLATION_KEY for credential and receipt. Required outside development',
+    ),
+  COUNTERSTAMP_OIDC_ISSUER: z
+    .string()
+    .refine(isIssuer, 'must be a URL without query and fragment, https:// or, on this machine, http://')
+    .optional()
+    .describe(
+      'identity provider (OpenID Connect) through which linked people sign in, exactly as its tokens name it. It must support prompt=login and max_age, and have /v1/oidc/callback under COUNTERSTAMP_ORIGIN as the redirect address. Absent: passkeys alone',
+    ),
+  COUNTERSTAMP_OIDC_CLIENT_ID: z.string().min(1).optional().describe('what the provider calls this installation'),
+  COUNTERSTAMP_OIDC_CLIENT_SECRET: z
+    .string()
+    .min(16, 'must have at least 16 characters')
+    .optional()
+    .describe('the secret for COUNTERSTAMP_OIDC_CLIENT_ID, sent by client_secret_basic'),
+});
+
+/** What the api has beside the common configuration; `signIn` and `receipts` are absent in development only, `oidc` where there is no provider. */
+export type ApiConfig = ServiceConfig & {
+  own: z.infer<typeof Own>;
+  signIn?: Omit<SignIn, 'random'>;
+  receipts?: ReceiptSigning;
+  oidc?: OidcSettings;
+};
+
+export const environment = { service: 'api', schema: Own, defaults: { http_port: 8080 } } as const;
 
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<ApiConfig> {
   const result = parseServiceConfig(environment.service, env, environment.schema, environment.defaults);
+  if (!result.ok) return result;
+  const { config } = result;
   // How early a successor may follow a run with an attempt is the api's figure: it must hold for the contracts as well.
-  const faults = result.ok ? contractFaults(result.config.durations) : [];
-  return faults.length === 0 ? result : { ok: false, faults };
+  const faults = contractFaults(config.durations);
+  const signIn = parseSignIn(config.own, config.development, faults);
+  const oidc = parseOidc(config.own, faults);
+  return faults.length === 0
+    ? {
+        ok: true,
+        config: {
+          ...config,
+          ...(signIn === undefined ? {} : { signIn, receipts: receiptSigning(config.own, signIn.key) }),
+          ...(oidc === undefined ? {} : { oidc }),
+        },
+      }
+    : { ok: false, faults };
+}
+
+/** Browsers hand out passkeys over https, and at home over http as well. */
+function isConsoleOrigin(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { origin, protocol, hostname } = new URL(text);
+  return origin === text && (protocol === 'https:' || (protocol === 'http:' && hostname === 'localhost'));
+}
+
+/** OpenID Connect Core 1.0, section 2. Secrets go to it, so plain http is for a provider on the own machine. */
+function isIssuer(text: string): boolean {
+  if (!URL.canParse(text) || /[?#]/.test(text)) return false;
+  const { protocol, hostname } = new URL(text);
+  return protocol === 'https:' || (protocol === 'http:' && ['localhost', '127.0.0.1', '[::1]'].includes(hostname));
+}
+
+/** The identity provider: its three variables, all or none, and only where people can sign in at all. */
+function parseOidc(own: z.infer<typeof Own>, faults: string[]): OidcSettings | undefined {
+  const { COUNTERSTAMP_OIDC_ISSUER, COUNTERSTAMP_OIDC_CLIENT_ID, COUNTERSTAMP_OIDC_CLIENT_SECRET } = own;
+  const given = { COUNTERSTAMP_OIDC_ISSUER, COUNTERSTAMP_OIDC_CLIENT_ID, COUNTERSTAMP_OIDC_CLIENT_SECRET };
+  const missing = Object.entries(given).filter(([, value]) => value === undefined);
+  if (missing.length === Object.keys(given).length) return undefined;
+  faults.push(...missing.map(([name]) => `${name}: is required with the other COUNTERSTAMP_OIDC_ variables`));
+  if (own.COUNTERSTAMP_ORIGIN === undefined) {
+    faults.push(
+      'COUNTERSTAMP_ORIGIN: is required with the COUNTERSTAMP_OIDC_ variables: the provider sends people there',
+    );
+  }
+  const [issuer, client_id, client_secret] = Object.values(given);
+  if (issuer === undefined || client_id === undefined || client_secret === undefined) return undefined;
+  return { issuer, client_id, client_secret };
+}
+
+/** What people need to sign in: origin, key and trusted keys, all or, in development, none. */
+function parseSignIn(own: z.infer<typeof Own>, development: boolean, faults: string[]): ApiConfig['signIn'] {
+  const { COUNTERSTAMP_ORIGIN, COUNTERSTAMP_INSTALLATION_KEY, COUNTERSTAMP_TRUSTED_KEYS } = own;
+  const given = { COUNTERSTAMP_ORIGIN, COUNTERSTAMP_INSTALLATION_KEY, COUNTERSTAMP_TRUSTED_KEYS };
+  const missing = Object.entries(given).filter(([, value]) => value === undefined);
+  if (development && missing.length === Object.keys(given).length) return undefined;
+  faults.push(...missing.map(([name]) => `${name}: is required, or nobody could sign in`));
+
+  const key = parsedOr(faults, 'COUNTERSTAMP_INSTALLATION_KEY', parseSigningKey, COUNTERSTAMP_INSTALLATION_KEY);
+  const keys = parsedOr(faults, 'COUNTERSTAMP_TRUSTED_KEYS', parseTrustedKeys, COUNTERSTAMP_TRUSTED_KEYS);
+  if (COUNTERSTAMP_ORIGIN === undefined || key === undefined || keys === undefined) return undefined;
+  for (const [purpose, loss] of [
+    ['credential', 'no passkey that it certifies would count'],
+    ['receipt', 'no receipt that it signs would be believed'],
+  ] as const) {
+    if (keys.find(key.key_id, purpose) === undefined) {
+      faults.push(
+        `COUNTERSTAMP_TRUSTED_KEYS: must list the key of COUNTERSTAMP_INSTALLATION_KEY (${key.key_id}) with the purpose ${purpose}, or ${loss}`,
+      );
+    }
+  }
+  return { origin: COUNTERSTAMP_ORIGIN, key, keys };
+}
+
+/** What receipts are signed with, and the trusted keys as they are published; their text was parsed before. */
+function receiptSigning({ COUNTERSTAMP_TRUSTED_KEYS }: z.infer<typeof Own>, key: SigningKey): ReceiptSigning {
+  return { key, published: PublicKeys.parse(JSON.parse(COUNTERSTAMP_TRUSTED_KEYS ?? '')) };
+}
+
+/** What `parse` makes of a variable; its RangeError becomes a fault of the configuration. */
+function parsedOr<T>(
+  faults: string[],
+  name: string,
+  parse: (text: string) => T,
+  text: string | undefined,
+): T | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return parse(text);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    faults.push(`${name}: ${error.message}`);
+    return undefined;
+  }
 }

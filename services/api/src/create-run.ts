@@ -50,6 +50,12 @@ export async function createRun(call: Call): Promise<Answer<CreatedRun>> {
       });
     case 'supersedes_invalid':
       return refused('supersedes_invalid', '/supersedes');
+    case 'on_behalf_unknown':
+      return refused('principal_unknown', '/on_behalf_of');
+    case 'subject_erased':
+      return refused('subject_erased', '/subject');
+    case 'open_runs_limit':
+      return refused('open_runs_limit');
     case 'principal_unknown':
       // Disabled since the key was checked.
       return refused('unauthenticated');
@@ -68,6 +74,8 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
     allowed_operations,
     approval_life_ms,
     run_life_ms,
+    on_behalf_of,
+    subject,
   } = shape.value;
   if (run_life_ms !== undefined && run_life_ms > deps.durations.run_life_ms) {
     const detail = `a run lives ${deps.durations.run_life_ms} ms here; a request may only shorten that`;
@@ -102,6 +110,7 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
       run_id: runIdFromUuid(deps.ids.uuid()),
       tenant_id: who.tenant_id,
       principal_id: who.principal_id,
+      on_behalf_of: on_behalf_of ?? null,
       request_id,
       supersedes: supersedes ?? null,
       workflow: door.name,
@@ -109,6 +118,7 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
       connector: door.connector.name,
       connector_version: door.connector.version,
       proposer: proposer ?? (proposal === null ? 'rules' : 'external'),
+      subject: subject ?? request_id,
       input_canonical: canonicalJson(input.value),
       // Over what was sent, before any default is filled in: a later release with other defaults still knows the request again.
       body_digest: digestOf('cs.body.v1', canonicalJson(body)),
@@ -119,6 +129,7 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
       approval_life_ms: approval_life_ms ?? deps.durations.approval_life_ms,
       wake_in_ms: deps.durations.stage_lease_ms,
       settle_ms: settleMs(deps.durations, door.visibilityMs),
+      open_runs_max: deps.limits.open_runs_max,
       trace_context: traceparentOf(request),
     },
   };

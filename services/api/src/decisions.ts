@@ -1,8 +1,10 @@
 import { DecideBody, type DecidedRun } from '@counterstamp/api-contract';
-import { parseWith } from '@counterstamp/manifest-core';
+import type { DecisionCommit } from '@counterstamp/manifest-store';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
-import { refused, refusedBy } from './problem.ts';
-import { readJsonBody } from './raw-body.ts';
+import { type Refused, refused } from './problem.ts';
+import { readBody } from './raw-body.ts';
+import { isFresh } from './sessions.ts';
+import { verifiedAssertion } from './signed-decisions.ts';
 
 /** Where in the body the fault of a result lies, for those that have a place. */
 const PATHS: Readonly<Record<string, string>> = { approval_not_found: '/approval_id', self_approval: '/decision' };
@@ -14,23 +16,26 @@ const PATHS: Readonly<Record<string, string>> = { approval_not_found: '/approval
 export async function decide(call: Call): Promise<Answer<DecidedRun>> {
   const { deps, who, hints } = call;
   // A bearer key proves which program calls, not that a person looked; outside development that is not enough.
-  if (!deps.development) return refused('approvals_need_development');
+  if (who.via === 'key' && !deps.development) return refused('approvals_need_development');
   const id = runIdOf(call);
   if (!id.ok) return id.refused;
   const { run_id } = id;
-  const json = await readJsonBody(call.request);
-  if (!json.ok) return refusedBy(json.refusal);
-  const body = parseWith(DecideBody, json.value);
-  if (!body.ok) return refusedBy(body.refusal);
+  const body = await readBody(call.request, DecideBody);
+  if (!body.ok) return body.refused;
+  const proof = await proofOf(call, body.value);
+  if (!proof.ok) return proof.refused;
 
+  const { assertion: _, break_glass = false, reason = null, ...shown } = body.value;
   const { result, decided, row } = await deps.store.decide(
     who,
     {
       run_id,
-      ...body.value,
+      ...shown,
       decision_id: deps.ids.id('decision'),
-      method: 'dev_key',
-      reason: body.value.reason ?? null,
+      method: proof.method,
+      break_glass,
+      assertion: proof.assertion,
+      reason,
     },
     deps.durations.stage_lease_ms,
   );
@@ -45,4 +50,28 @@ export async function decide(call: Call): Promise<Answer<DecidedRun>> {
     audited: result !== 'run_not_found',
     ...(result === 'already_decided' ? { decisions: decided } : {}),
   });
+}
+
+type Proof = ({ ok: true } & Pick<DecisionCommit, 'method' | 'assertion'>) | { ok: false; refused: Refused };
+
+/** How it is known that a person decided: by their passkey's signature, by their fresh session, or, in development, by their key. */
+async function proofOf(call: Call, body: DecideBody): Promise<Proof> {
+  const { deps, who } = call;
+  if (body.break_glass === true) {
+    if (body.decision !== 'approve') return { ok: false, refused: refused('value_invalid', '/decision') };
+    if (body.reason === undefined) return { ok: false, refused: refused('member_missing', '/reason') };
+    if (body.assertion === undefined) return { ok: false, refused: refused('signature_required', '/assertion') };
+  }
+  if (who.via === 'key') {
+    return body.assertion === undefined
+      ? { ok: true, method: 'dev_key', assertion: null }
+      : { ok: false, refused: refused('session_required', '/assertion') };
+  }
+  if (body.assertion !== undefined && deps.signIn !== undefined) {
+    const verified = await verifiedAssertion(call, deps.signIn, body, body.assertion);
+    return verified.ok ? { ok: true, method: 'passkey', assertion: verified.assertion } : verified;
+  }
+  // A rejection only stops: nobody has to find their passkey first.
+  if (body.decision === 'approve' && !isFresh(who.session)) return { ok: false, refused: refused('step_up_required') };
+  return { ok: true, method: 'session', assertion: null };
 }

@@ -1,5 +1,9 @@
 import type { Clock, Durations, Failpoint, Ids, Limits, Queue } from '@counterstamp/manifest-core';
-import type { ApiStore } from '@counterstamp/manifest-store';
+import type { ApiStore, IdentityStore } from '@counterstamp/manifest-store';
+import type { Oidc } from './oidc.ts';
+import type { RateLimits } from './rate-limits.ts';
+import type { ReceiptSigning } from './receipts.ts';
+import type { SignIn } from './sign-in.ts';
 import type { WorkflowDoor } from './workflow-door.ts';
 
 /** The part of a logger that the api uses; pino's has it. */
@@ -21,6 +25,13 @@ export interface ObservedRequest {
 
 export interface ApiDeps {
   store: ApiStore;
+  identities: IdentityStore;
+  /** Absent in development only: then nobody can sign in. */
+  signIn?: SignIn | undefined;
+  /** Absent in development only: then no receipt is signed. */
+  receipts?: ReceiptSigning;
+  /** Absent where no identity provider is set up. */
+  oidc?: Oidc;
   queue: Queue;
   ids: Ids;
   /** Bounds the readiness check and measures requests; decides nothing. */
@@ -30,6 +41,9 @@ export interface ApiDeps {
   workflows: ReadonlyMap<string, WorkflowDoor>;
   durations: Durations;
   limits: Limits;
+  rates: RateLimits;
+  /** Whose operators may switch holds and judge instances, which are the installation's; `undefined`: every tenant's. */
+  operating_tenant?: string | undefined;
   /** COUNTERSTAMP_DEV: whether a key may decide. */
   development: boolean;
   log: ApiLog;

@@ -2,6 +2,7 @@ import { HOLD_SCOPE_ALL, HoldBody, HoldParameters, type Holds, type ReleasedHold
 import { parseWith } from '@counterstamp/manifest-core';
 import { HOLD_ALL, type Hold } from '@counterstamp/manifest-store';
 import { type Answer, answered, type Call } from './command.ts';
+import { installationRefusal } from './installation.ts';
 import { type Refused, refused, refusedBy } from './problem.ts';
 import { readJsonBody } from './raw-body.ts';
 
@@ -13,6 +14,8 @@ export async function listHolds({ deps, who }: Call): Promise<Answer<Holds>> {
 /** Holds every dispatch or those of one connector. Runs wait where they are; what was sent before stays sent. */
 export async function setHold(call: Call): Promise<Answer<Holds>> {
   const { deps, who } = call;
+  const foreign = installationRefusal(call);
+  if (foreign !== undefined) return foreign;
   const scope = scopeOf(call);
   if (!scope.ok) return scope.refused;
   const json = await readJsonBody(call.request);
@@ -33,6 +36,8 @@ export async function setHold(call: Call): Promise<Answer<Holds>> {
 /** Releases one hold. The runs that waited come back by their own timers, and each dispatch checks everything again. */
 export async function releaseHold(call: Call): Promise<Answer<ReleasedHold>> {
   const { deps, who } = call;
+  const foreign = installationRefusal(call);
+  if (foreign !== undefined) return foreign;
   const scope = scopeOf(call);
   if (!scope.ok) return scope.refused;
   // Also of a connector that this version no longer knows: what holds can always be released.

@@ -9,6 +9,7 @@ import {
 import { epochMs, parseWith, SERVICES } from '@counterstamp/manifest-core';
 import type { Instance } from '@counterstamp/manifest-store';
 import { type Answer, answered, type Call } from './command.ts';
+import { installationRefusal } from './installation.ts';
 import { refused, refusedBy } from './problem.ts';
 import { parseQuery } from './query.ts';
 import { readJsonBody } from './raw-body.ts';
@@ -17,7 +18,10 @@ import { readJsonBody } from './raw-body.ts';
 const LOOK_BACK = 1_000;
 
 /** Process lives of the installation, newest first. */
-export async function listInstances({ deps, request }: Call): Promise<Answer<Instances>> {
+export async function listInstances(call: Call): Promise<Answer<Instances>> {
+  const { deps, request } = call;
+  const foreign = installationRefusal(call);
+  if (foreign !== undefined) return foreign;
   const query = parseQuery(InstancesQuery, request);
   if (!query.ok) return refusedBy(query.refusal);
   const { service, limit } = query.value;
@@ -28,6 +32,8 @@ export async function listInstances({ deps, request }: Call): Promise<Answer<Ins
 /** Takes an operator's word that an instance is gone, unless it shows a sign of life; or that its credential was rotated. */
 export async function fenceInstance(call: Call): Promise<Answer<FencedInstance>> {
   const { deps, who } = call;
+  const foreign = installationRefusal(call);
+  if (foreign !== undefined) return foreign;
   const parameters = parseWith(InstanceParameters, call.parameters);
   if (!parameters.ok) return refusedBy(parameters.refusal);
   const { instance_id } = parameters.value;

@@ -1,10 +1,13 @@
+import { randomBytes } from 'node:crypto';
+import { createIdentityStore } from '@counterstamp/manifest-store';
 import { createApiStore } from '@counterstamp/manifest-store/api';
 import { type Environment, runService, startBeating } from '@counterstamp/stage-runtime';
 import { type WorkflowDoor as Door, WORKFLOW_DOORS } from '@counterstamp/workflows';
 import { Hono } from 'hono';
-import { createApp } from './app.ts';
+import { type Bindings, createApp } from './app.ts';
 import { parseConfig } from './config.ts';
 import { listen } from './listen.ts';
+import { createOidc } from './oidc.ts';
 import type { WorkflowDoor } from './workflow-door.ts';
 
 /** Runs the api until it is told to end: HTTP in, commands and reads out. It decides nothing. */
@@ -13,9 +16,14 @@ export async function runApi(env: Environment): Promise<void> {
     parseConfig,
     async (shell) => {
       const { config, clock, metrics, queue } = shell;
-      const store = createApiStore(shell.sql);
+      const store = createApiStore(shell.sql, { sealing: config.sealing });
       const api = createApp({
         store,
+        identities: createIdentityStore(shell.sql),
+        signIn: config.signIn === undefined ? undefined : { ...config.signIn, random: randomBytes },
+        ...(config.oidc === undefined || config.signIn === undefined
+          ? {}
+          : { oidc: createOidc(config.oidc, config.signIn.origin, () => clock.wallMs()) }),
         queue: shell.hints,
         ids: shell.ids,
         clock,
@@ -23,14 +31,20 @@ export async function runApi(env: Environment): Promise<void> {
         workflows: new Map([...WORKFLOW_DOORS.values()].map((door) => [door.name, doorOf(door)])),
         durations: config.durations,
         limits: config.limits,
+        rates: {
+          per_principal: config.own.COUNTERSTAMP_RATE_PER_PRINCIPAL,
+          per_tenant: config.own.COUNTERSTAMP_RATE_PER_TENANT,
+          unauthenticated: config.own.COUNTERSTAMP_RATE_UNAUTHENTICATED,
+        },
+        operating_tenant: config.own.COUNTERSTAMP_OPERATING_TENANT,
         development: config.development,
         log: shell.log,
         observe: ({ duration_ms, ...request }) => metrics.httpRequest({ ...request, seconds: duration_ms / 1_000 }),
         pingQueue: () => queue.ping(),
       });
-      const app = new Hono()
+      const app = new Hono<{ Bindings: Bindings }>()
         .get('/metrics', async (c) => c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }))
-        .all('*', (c) => api.fetch(c.req.raw));
+        .all('*', (c) => api.fetch(c.req.raw, c.env));
       const server = await listen(app.fetch, { host: config.http_host, port: config.http_port });
       const beats = startBeating(shell, () => store.beat(shell.instance_id, shell.process));
       return {

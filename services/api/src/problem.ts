@@ -14,6 +14,8 @@ export interface Refused extends Refusal {
   audited?: boolean;
   /** Value of the `Allow` header of a 405. */
   allow?: string;
+  /** Further headers of the answer. */
+  headers?: Record<string, string>;
 }
 
 /** Builds a refusal. `path` is an RFC 6901 pointer, or `/name` of a parameter; the catalogue's sentence is the default detail. */
@@ -45,7 +47,7 @@ export function problemResponse(refusal: Refused): Response {
     ...(run_id === undefined ? {} : { run_id }),
     ...(trace_id === undefined ? {} : { trace_id }),
   };
-  const headers: Record<string, string> = { 'content-type': PROBLEM_MEDIA_TYPE };
+  const headers: Record<string, string> = { ...refusal.headers, 'content-type': PROBLEM_MEDIA_TYPE };
   if (status === 401) headers['www-authenticate'] = 'Bearer realm="counterstamp"';
   if (status === 503) headers['retry-after'] = String(RETRY_AFTER_S);
   if (allow !== undefined) headers.allow = allow;

@@ -10,13 +10,13 @@ import {
   type ProposalDraft,
   parseWith,
 } from '@counterstamp/manifest-core';
-import type { Principal } from '@counterstamp/manifest-store';
+import type { PrincipalRef } from '@counterstamp/manifest-store';
 import { type Answer, answered, type Call, isBeforeDispatch, runIdOf, SWAPS_MAX } from './command.ts';
 import { refused, refusedBy } from './problem.ts';
 import { readJsonBody } from './raw-body.ts';
 
 /** A proposal from outside on its way into the store: untrusted until every field was checked against evidence and policy. */
-export function proposalDraft(ids: Ids, who: Principal, body: JsonObject): ProposalDraft {
+export function proposalDraft(ids: Ids, who: PrincipalRef, body: JsonObject): ProposalDraft {
   const body_canonical = canonicalJson(body);
   return {
     proposal_id: ids.id('proposal'),
@@ -45,6 +45,7 @@ export async function propose(call: Call): Promise<Answer<ProposedRun>> {
     const loaded = await deps.store.load(who.tenant_id, run_id);
     if (loaded === undefined) return refused('run_not_found');
     const { manifest } = loaded;
+    if (manifest.erased_at !== null) return refused('subject_erased');
     const door = deps.workflows.get(manifest.workflow);
     if (door === undefined) return refused('workflow_unknown');
     const parsed = parseWith(door.proposal, body.value.proposal, '/proposal');

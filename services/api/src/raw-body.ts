@@ -1,6 +1,7 @@
 import { BODY_BYTES_MAX } from '@counterstamp/api-contract';
-import { type JsonValue, type Parsed, parseStrictJson, type Refusal } from '@counterstamp/manifest-core';
-import { refused } from './problem.ts';
+import { type JsonValue, type Parsed, parseStrictJson, parseWith, type Refusal } from '@counterstamp/manifest-core';
+import type { z } from 'zod';
+import { type Refused, refused, refusedBy } from './problem.ts';
 
 const JSON_MEDIA_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?$/i;
 
@@ -24,6 +25,17 @@ export async function readJsonBody(request: Request, whenAbsent?: JsonValue): Pr
 
   const text = decodeUtf8(read.value);
   return text === undefined ? refuse(refused('text_not_utf8')) : parseStrictJson(text);
+}
+
+/** Reads a request's body as a schema has it; the refusal names the first fault. */
+export async function readBody<T>(
+  request: Request,
+  schema: z.ZodType<T>,
+  whenAbsent?: JsonValue,
+): Promise<{ ok: true; value: T } | { ok: false; refused: Refused }> {
+  const json = await readJsonBody(request, whenAbsent);
+  const body = json.ok ? parseWith(schema, json.value) : json;
+  return body.ok ? body : { ok: false, refused: refusedBy(body.refusal) };
 }
 
 async function readBytes(request: Request): Promise<Parsed<Uint8Array>> {

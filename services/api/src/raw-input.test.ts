@@ -150,7 +150,7 @@ describe('cases from the field', () => {
     const before = (await fixture.audits()).length;
     await api.post('/v1/runs', requester, raw({ top: ', "status": "approved"' }));
     expect((await fixture.audits()).slice(before)).toMatchObject([
-      { what: 'create_run', code: 'unknown_member', detail: { role: 'requester', path: '/status' } },
+      { what: 'create_run', code: 'unknown_member', detail: { roles: ['requester'], path: '/status' } },
     ]);
   });
 

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import {
@@ -21,11 +22,28 @@ import {
   type RunId,
   type Stage,
 } from '@counterstamp/manifest-core';
+import { createIdentityStore } from '@counterstamp/manifest-store';
 import { createApiStore } from '@counterstamp/manifest-store/api';
+import {
+  generateSigningKey,
+  parseSigningKey,
+  parseTrustedKeys,
+  publicJwk,
+  trustedKeysText,
+} from '@counterstamp/signatures';
 import { serve } from '@hono/node-server';
 import { z } from 'zod';
 import { evidenceDraft, type StoreFixture, storeFixture, testIds } from '../../../testing/store-fixture.ts';
-import { type Api, type ApiDeps, createApp, type ObservedRequest, type WorkflowDoor } from '../src/index.ts';
+import {
+  type Api,
+  type ApiDeps,
+  createApp,
+  type ObservedRequest,
+  type ReceiptSigning,
+  type SignIn,
+  type WorkflowDoor,
+} from '../src/index.ts';
+import { DEFAULT_RATE_LIMITS } from '../src/rate-limits.ts';
 
 /** Free-form members may hold this many bytes of canonical text. */
 const METADATA_MAX = 4_096;
@@ -105,9 +123,22 @@ export interface RunningApi {
   client(key: string): ApiClient;
 }
 
+/** Where people's browsers are, whatever address the api listens at. */
+export const ORIGIN = 'https://approve.example.com';
+
+/** Sign-in and receipts with a key of their own, and a set that lists no other. */
+export function testSigning(): { signIn: SignIn; receipts: ReceiptSigning } {
+  const key = parseSigningKey(generateSigningKey());
+  const listed = [publicJwk(key, ['credential', 'receipt'])];
+  const keys = parseTrustedKeys(trustedKeysText(listed));
+  return { signIn: { origin: ORIGIN, key, keys, random: randomBytes }, receipts: { key, published: { keys: listed } } };
+}
+
 /** A migrated database, and as many apis over real HTTP as a test wants. */
 export interface ApiFixture {
   store: StoreFixture;
+  /** What all apis of the fixture sign people in with. */
+  signIn: SignIn;
   start(change?: Partial<ApiDeps>): Promise<RunningApi>;
   /** Rows of `cs.run`. */
   runCount(): Promise<number>;
@@ -121,6 +152,7 @@ export interface ApiFixture {
 
 export async function apiFixture(): Promise<ApiFixture> {
   const store = await storeFixture(18);
+  const { signIn, receipts } = testSigning();
   const closers: (() => Promise<void>)[] = [];
 
   async function row(run_id: RunId): Promise<HotRow> {
@@ -131,6 +163,7 @@ export async function apiFixture(): Promise<ApiFixture> {
 
   return {
     store,
+    signIn,
     row,
     async start(change = {}) {
       const hints: SentHint[] = [];
@@ -141,6 +174,9 @@ export async function apiFixture(): Promise<ApiFixture> {
       };
       const api = createApp({
         store: createApiStore(store.serviceSql.api),
+        identities: createIdentityStore(store.serviceSql.api),
+        signIn,
+        receipts,
         queue: {
           hint: async (stage, hint) => {
             hints.push({ stage, ...hint });
@@ -158,6 +194,7 @@ export async function apiFixture(): Promise<ApiFixture> {
         workflows: new Map([[refundDoor.name, refundDoor]]),
         durations: PROFILES.fast,
         limits: LIMITS,
+        rates: DEFAULT_RATE_LIMITS,
         development: true,
         log: { info: log('info'), warn: log('warn'), error: log('error') },
         observe: (request) => observed.push(request),

@@ -17,7 +17,7 @@ import {
 } from '@counterstamp/manifest-core';
 import type { Gathered } from '@counterstamp/workflows';
 import { describe, expect, test } from 'vitest';
-import { asked, attempt, counted, decided, loaded, START_MS } from '../../../testing/manifest-builder.ts';
+import { asked, at, attempt, counted, decided, loaded, START_MS } from '../../../testing/manifest-builder.ts';
 import {
   ACTION,
   approvedRun,
@@ -61,14 +61,38 @@ const BOUND: JsonObject[] = [
   { evidence_set_digest: `sha256:${'1'.repeat(64)}` },
   { display_digest: `sha256:${'1'.repeat(64)}` },
   { connector_version: '99' },
+  { workflow: 'credit' },
+  { workflow_version: 2 },
+  { policy: 'credit' },
+  { policy_version: 1 },
   { policy_rule: 'nobody' },
   { approvals_required: 2 },
+  { groups_required: { finance: 1 } },
+  { method: 'session' },
+  { break_glass: true },
 ];
+/** Terms that today's policy does not have, in the request's columns and in what it binds alike. */
+const OTHER_TERMS = [
+  { policy_version: 1 },
+  { policy_rule: 'nobody' },
+  { method: 'session' },
+  { break_glass: true },
+] as const;
 const rebound = (change: JsonObject): Manifest => {
   const run = approvedRun();
   if (run.approval === null) throw new Error('nothing asked');
   const canonical = canonicalJson({ ...(JSON.parse(run.approval.canonical) as JsonObject), ...change });
   return { ...run, approval: { ...run.approval, canonical } };
+};
+const askedFor = (change: Partial<Approval>): Manifest => {
+  const run = rebound(change);
+  if (run.approval === null) throw new Error('nothing asked');
+  return { ...run, approval: { ...run.approval, ...change } };
+};
+/** A refund that today's policy asks two people about, one of them from finance. */
+const largeRefund = (): Manifest => {
+  const run = decided(decided(asked(proposedRun(), { ...ACTION, amount_minor: 60_000 }), 'prn_ada'), 'prn_bob');
+  return { ...run, decisions_sufficient: true };
 };
 
 describe('the row alone', () => {
@@ -99,6 +123,20 @@ describe('the row alone', () => {
     ['one person twice of two approvals', { ...decided(twoAsked, 'prn_ada'), ...flagged }, voided],
     ['no decision at all, taken for sufficient', { ...asked(proposedRun(), ACTION), ...flagged }, voided],
     ['one of two approvals, known to be too few', twoAsked, voided],
+    [
+      'evidence that is not what was recorded',
+      approvedRun({ evidence: approved.evidence.map((item) => ({ ...item, facts: null, altered: true as const })) }),
+      refused('evidence_altered'),
+    ],
+    [
+      'personal data that was erased',
+      approvedRun({
+        erased_at: at(START_MS),
+        input: {},
+        evidence: approved.evidence.map((item) => ({ ...item, facts: null })),
+      }),
+      refused('precondition_failed'),
+    ],
     [
       'an operation that the run may not use',
       approvedRun({ allowed_operations: ['read_order'] }),
@@ -179,6 +217,35 @@ describe('the fresh read', () => {
     ['the order was cancelled', { order: { status: 'cancelled' } }],
   ])('fails the precondition when %s, whatever cycles are left', (_, change) => {
     expect(decide(fresh(change))).toEqual(refused('precondition_failed'));
+  });
+
+  test.each(OTHER_TERMS)(
+    'asks for a new approval when the stored request asks by %j, which today’s policy does not',
+    (change) => {
+      const run = askedFor(change);
+      expect(moveOf(decideFromRow(loaded(run), workflow, durations))).toEqual(dispatch);
+      expect(decide(fresh(), run)).toMatchObject({ on: 'evidence_changed' });
+      expect(decide(fresh(), counted(run, { proposal_cycles: 2 }))).toEqual(refused('precondition_failed'));
+    },
+  );
+
+  test('asks for a new approval when the stored request drops the group that today’s policy names', () => {
+    const enough = { refundable_amount_minor: 60_000, captured_amount_minor: 60_000 };
+    const change: Facts = { request: { requested_amount_minor: 60_000 }, order: enough, payment: enough };
+    const terms = { policy_rule: 'two_people_above_50000', approvals_required: 2, break_glass: true } as const;
+    const ask = (groups_required: Record<string, number>) => {
+      const large = largeRefund();
+      if (large.approval === null) throw new Error('nothing asked');
+      const canonical = canonicalJson({
+        ...(JSON.parse(large.approval.canonical) as JsonObject),
+        ...terms,
+        groups_required,
+      });
+      const run = { ...large, approval: { ...large.approval, ...terms, groups_required, canonical } };
+      return decide(fresh(change), run, facts(change));
+    };
+    expect(ask({ finance: 1 })).toEqual(dispatch);
+    expect(ask({})).toMatchObject({ on: 'evidence_changed' });
   });
 
   test.each<[string, Facts]>([
@@ -292,7 +359,7 @@ describe('a recorded retry', () => {
       'a rejection came',
       { approval: decided(approved, 'prn_bob', 'reject').approval },
       START_MS,
-      /retry was refused: The recorded decisions do not suffice/,
+      /retry was refused: The recorded decisions do not suffice for this action. An approver rejected/,
     ],
     [
       'an approver was lost',

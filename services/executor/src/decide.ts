@@ -1,6 +1,5 @@
 import type { Outcome } from '@counterstamp/connectors';
 import {
-  affirmativeDecisions,
   backoffMs,
   type CommitFacts,
   canonicalJson,
@@ -24,18 +23,38 @@ import {
 } from '@counterstamp/manifest-core';
 import { deferral, type StageDecision } from '@counterstamp/stage-runtime';
 import { type Fact, type Gathered, refuseOperation, type Workflow } from '@counterstamp/workflows';
+import type { ForgedDecision } from './approvals.ts';
 
 /** Go on to the dispatch, or what to do instead. */
-export type DispatchDecision = StageDecision | { kind: 'dispatch' };
+export type DispatchDecision = Refusable | { kind: 'dispatch' };
+
+/** A decision, and what about it somebody must be told at once: only tampering explains it. */
+export type Refusable = StageDecision & { alarm?: Alarm };
+export interface Alarm {
+  code: Extract<StopReasonCode, (typeof ALARMING)[number]>;
+  detail: string;
+}
+
+const EVIDENCE_ERASED = 'The evidence that the approval was based on has been erased.';
+
+/** Stop reasons that no fault of a program or person leads to, as long as the database is left alone. */
+const ALARMING = ['digest_mismatch', 'approval_invalid', 'approval_forged', 'evidence_altered'] as const;
+
+function alarmOf(code: StopReasonCode, detail?: string): { alarm?: Alarm } {
+  const alarming = ALARMING.find((one) => one === code);
+  return alarming === undefined ? {} : { alarm: { code: alarming, detail: stopReason(code, detail).message } };
+}
 
 /**
  * What ends this try for good. Before the first dispatch it ends the run; a recorded retry is only taken back, and the reconciler goes on from
  * what it can still conclude (protocol rule 19).
  */
-function refuse({ manifest }: LoadedRun, durations: Durations, code: StopReasonCode, detail?: string): StageDecision {
+function refuse({ manifest }: LoadedRun, durations: Durations, code: StopReasonCode, detail?: string): Refusable {
+  const alarm = alarmOf(code, detail);
   if (manifest.state === 'needs_reconciliation')
-    return retryRefused(manifest, durations, stopReason(code, detail).message);
-  return { kind: 'commit', on: refusalOf(code), facts: { stop_reason: stopReason(code, detail) }, wake_in_ms: null };
+    return { ...retryRefused(manifest, durations, stopReason(code, detail).message), ...alarm };
+  const facts = { stop_reason: stopReason(code, detail) };
+  return { kind: 'commit', on: refusalOf(code), facts, wake_in_ms: null, ...alarm };
 }
 
 function refusalOf(code: StopReasonCode): TriggerFrom<'awaiting_approval'> {
@@ -93,13 +112,10 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
   if (names.has('digest_matches')) return refuse(run, durations, 'digest_mismatch');
   if (names.has('revision_matches'))
     return refuse(run, durations, 'approval_invalid', 'The approval is for another action.');
-  if (names.has('decisions_sufficient')) {
-    return affirmativeDecisions(approval, manifest.requested_by).length === 0 &&
-      approval.decisions.length > 0 &&
-      manifest.decisions_sufficient
-      ? refuse(run, durations, 'approval_invalid')
-      : voided(run, durations);
-  }
+  const impossible = impossibleDecision(manifest, approval);
+  if (impossible !== undefined) return refuse(run, durations, ...impossible);
+  // Who approved may have left, or lost a passkey: whoever else is entitled may still approve.
+  if (names.has('decisions_sufficient')) return voided(run, durations);
   const forbidden = refuseOperation(workflow, manifest, workflow.effectOperation, 'write');
   if (names.has('operation_allowed') || forbidden !== undefined)
     return refuse(run, durations, 'policy_denied', `${forbidden ?? 'The operation is not allowed'}.`);
@@ -119,10 +135,36 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
       'approval_invalid',
       `What the approval binds as ${unbound} is not what it should be.`,
     );
+  const altered = currentEvidence(manifest).find((item) => item.altered);
+  if (altered !== undefined) return refuse(run, durations, 'evidence_altered', `It is ${altered.evidence_id}.`);
+  // Before anything is read again: what the reads would go by is gone as well.
+  if (manifest.erased_at !== null) return refuse(run, durations, 'precondition_failed', EVIDENCE_ERASED);
   // Too close to expiry to send safely: only the expiry itself can end the run now.
   if (names.has('approval_unexpired'))
     return { kind: 'defer', wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs), reason: 'expires too soon' };
   return { kind: 'dispatch' };
+}
+
+/** Obstacles of a recorded decision that only a hand in the tables explains (`cs.decision_obstacle`). */
+const IMPOSSIBLE: Readonly<Record<string, string>> = {
+  not_in_history: 'is not in the history of the run',
+  other_action: 'is about something else than what waits',
+  unsigned: 'carries no signature of its approver',
+};
+
+/** A decision that no function of the database writes while the run waits; `undefined`: there is none. */
+function impossibleDecision(
+  { requested_by }: Manifest,
+  { decisions }: NonNullable<Manifest['approval']>,
+): [StopReasonCode, string] | undefined {
+  const alien = decisions.find(({ obstacle }) => obstacle !== null && Object.hasOwn(IMPOSSIBLE, obstacle));
+  if (alien !== undefined)
+    return ['approval_forged', `Decision ${alien.decision_id} ${IMPOSSIBLE[alien.obstacle ?? '']}.`];
+  if (decisions.some((decision) => decision.decision === 'reject'))
+    return ['approval_invalid', 'An approver rejected.'];
+  return decisions.some((decision) => decision.principal_id === requested_by)
+    ? ['approval_invalid', 'The requester approved.']
+    : undefined;
 }
 
 /**
@@ -144,17 +186,42 @@ function unboundField(
     action_revision: manifest.action_revision,
     evidence_set_digest: evidenceSetDigest(currentEvidence(manifest)),
     display_digest: digestOf('cs.display.v1', display),
+    workflow: manifest.workflow,
+    workflow_version: manifest.workflow_version,
     connector: workflow.contract.name,
     connector_version: workflow.contract.version,
     policy: approval.policy,
     policy_version: approval.policy_version,
     policy_rule: approval.policy_rule,
     approvals_required: approval.approvals_required,
+    groups_required: approval.groups_required,
+    method: approval.method,
+    break_glass: approval.break_glass,
   };
-  const differing = Object.keys(expected).find((field) => bound[field] !== expected[field]);
+  const differing = differingMember(bound, expected);
   if (differing !== undefined) return differing;
   if (canonicalJson(approval.display) !== display) return 'display';
   return manifest.resource_key === workflow.resourceKey(manifest.tenant_id, action.fields) ? undefined : 'resource_key';
+}
+
+/** The first member of `expected` that is not bound with exactly its value; `undefined`: all are. */
+function differingMember(bound: JsonObject, expected: JsonObject): string | undefined {
+  return Object.entries(expected).find(
+    ([member, value]) => canonicalJson(bound[member] ?? null) !== canonicalJson(value),
+  )?.[0];
+}
+
+/** What the signatures say: one approval that nobody made in this form ends the run, whatever the others are. `undefined`: all hold. */
+export function decideForged(
+  run: LoadedRun,
+  forged: readonly ForgedDecision[],
+  durations: Durations,
+): Refusable | undefined {
+  const [first] = forged;
+  if (first === undefined) return undefined;
+  // An executor without keys knows nothing of a forgery: another one may judge, and the approval's expiry bounds the wait.
+  if (first.fault === 'keys_missing') return deferral(run, durations, first.detail);
+  return refuse(run, durations, 'approval_forged', `Decision ${first.decision_id}: ${first.fault} (${first.detail}).`);
 }
 
 /** What a fresh read of the preconditions says (protocol rule 5a). */
@@ -174,19 +241,10 @@ export function decideFromFresh(
   if (preconditions.kind === 'fail') return refuse(run, durations, 'precondition_failed', preconditions.detail);
   // The policy of today asks somebody else or more: what was approved under the old one is asked anew.
   const { approval } = manifest;
-  const { policy, policy_version, policy_rule, approvals_required } = preconditions.terms;
+  if (approval === null) throw new Error('a run awaits its dispatch without an approval');
   const samePolicy =
-    approval?.policy === policy &&
-    approval.policy_version === policy_version &&
-    approval.policy_rule === policy_rule &&
-    approval.approvals_required >= approvals_required;
-  if (approved === undefined)
-    return refuse(
-      run,
-      durations,
-      'precondition_failed',
-      'The evidence that the approval was based on has been erased.',
-    );
+    differingMember(JSON.parse(approval.canonical) as JsonObject, { ...preconditions.terms }) === undefined;
+  if (approved === undefined) return refuse(run, durations, 'precondition_failed', EVIDENCE_ERASED);
   const same =
     canonicalJson(workflow.materialFacts(approved)) === canonicalJson(workflow.materialFacts(gathered.records));
   if (same && samePolicy) return { kind: 'dispatch' };
@@ -207,7 +265,7 @@ export function decideRefusal(
   run: LoadedRun,
   refusal: { code: DispatchRefusal; detail: string },
   durations: Durations,
-): StageDecision {
+): Refusable {
   const { code, detail } = refusal;
   switch (code) {
     case 'digest_mismatch':

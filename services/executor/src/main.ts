@@ -30,7 +30,7 @@ export async function runExecutor(env: Environment): Promise<void> {
           log,
           metrics,
           open: openOneShot,
-          development: shell.config.development,
+          trust: shell.config.trust,
         }),
         lease: holdSessionLease(shell),
       });

@@ -165,9 +165,9 @@ async function lab({ reply = CREATED, failpoint = noFailpoints, connector = {}, 
     open: openOneShot,
     log,
     metrics,
-    development: true,
+    trust: { signatures: undefined, development: true },
   };
-  const perform = (on = run) => performDispatch(on, workflow, deps);
+  const perform = (on = run) => performDispatch(on, workflow, ['dec_1'], deps);
   return { peer, clock, dispatches, outcomes, late, lines, metrics, workflow, perform };
 }
 

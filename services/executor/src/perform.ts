@@ -19,7 +19,15 @@ import { StoreUnavailable } from '@counterstamp/manifest-store';
 import { deferral, type OneShotConnection, type openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
 import type { Logger, Metrics } from '@counterstamp/telemetry';
 import type { Workflow } from '@counterstamp/workflows';
-import { credibleOutcome, decideOutcome, decideRefusal, type OutcomeDecision, outcomeRetryMs } from './decide.ts';
+import type { ApprovalTrust } from './approvals.ts';
+import {
+  credibleOutcome,
+  decideOutcome,
+  decideRefusal,
+  type OutcomeDecision,
+  outcomeRetryMs,
+  type Refusable,
+} from './decide.ts';
 
 /** Largest answer that is read from a provider. */
 const REPLY_MAX_BYTES = 256 * 1024;
@@ -34,8 +42,8 @@ export interface PerformDeps {
   open: typeof openOneShot;
   log: Logger;
   metrics: Metrics;
-  /** COUNTERSTAMP_DEV: whether approvals by development keys count. */
-  development: boolean;
+  /** By what recorded approvals are judged. */
+  trust: ApprovalTrust;
 }
 
 /** Time since a moment, by the clock that says more: the monotonic one may stand still while a virtual machine sleeps (protocol rule 4). */
@@ -48,13 +56,19 @@ function stopwatch(clock: Clock): () => number {
 /**
  * One dispatch, in the order of protocol rule 5: connection open, clock started, every check and the attempt in one commit, deadline check, write.
  * Between the acknowledged commit and the write nothing is awaited. Only this call, in this process life, ever sends this attempt (rule 9).
+ * `decisionIds`: the decisions that this process verified; no other counts.
  * From needs_reconciliation it is the recorded retry (rule 19): the same order, key and bytes, and a new clock.
  */
-export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: PerformDeps): Promise<StageDecision> {
+export async function performDispatch(
+  run: LoadedRun,
+  workflow: Workflow,
+  decisionIds: readonly string[],
+  deps: PerformDeps,
+): Promise<Refusable> {
   const { store, clock, ids, failpoint, durations, metrics } = deps;
   const { manifest } = run;
-  const { action, action_revision, run_id } = manifest;
-  if (action === null || action_revision === null) throw new Error('a run is dispatched without an action');
+  const { action, action_revision, approval, run_id } = manifest;
+  if (action === null || action_revision === null || approval === null) throw new Error('a run is dispatched without an action');
   const retry = manifest.state === 'needs_reconciliation';
   const log = deps.log.child({ run_id, revision: manifest.revision, stage: 'execute' });
 
@@ -95,7 +109,9 @@ export async function performDispatch(run: LoadedRun, workflow: Workflow, deps: 
       call_deadline_ms: durations.call_deadline_ms,
       expiry_margin_ms: durations.epsilon_ms + EXPIRY_MARGIN_MS,
       sweep_grace_ms: durations.sweep_grace_ms,
-      count_dev_keys: deps.development,
+      count_dev_keys: deps.trust.development,
+      decision_ids: decisionIds,
+      approval_digest: approval.approval_digest,
       retry: retry ? { retention_ms: keyRetentionMs(workflow.contract), reserve_ms: retryReserveMs(durations) } : null,
     });
     // Awaited below; meanwhile a rejection must not end the process.

@@ -343,7 +343,15 @@ describe('the check of a proposal', () => {
   const accepted: ProposalVerdict = {
     kind: 'accepted',
     action: ACTION,
-    terms: { policy: 'refund', policy_version: 1, policy_rule: 'two_people_above_50000', approvals_required: 2 },
+    terms: {
+      policy: 'refund',
+      policy_version: 2,
+      policy_rule: 'two_people_above_50000',
+      approvals_required: 2,
+      groups_required: { finance: 1 },
+      method: 'passkey',
+      break_glass: true,
+    },
   };
   function requestOf(run: Manifest, nowMs = START_MS) {
     const decision = decide(run, accepted, proposal(PROPOSAL), nowMs);
@@ -375,9 +383,14 @@ describe('the check of a proposal', () => {
       evidence_set_digest: evidenceSetDigest(recorded()),
       display_digest: digestOf('cs.display.v1', approval_request.display_canonical),
       policy: 'refund',
-      policy_version: 1,
+      policy_version: 2,
       policy_rule: 'two_people_above_50000',
       approvals_required: 2,
+      groups_required: { finance: 1 },
+      method: 'passkey',
+      break_glass: true,
+      workflow: 'refund',
+      workflow_version: 1,
       connector: 'sandbox-payments',
       connector_version: '1',
       expires_at: new Date(START_MS + approval_life_ms).toISOString(),

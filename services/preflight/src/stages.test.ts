@@ -176,3 +176,19 @@ test('a proposed run without a proposal is a bug', async () => {
   const { stages } = stations();
   await expect(stages.propose(loaded(proposedRun({ proposals: [] })))).rejects.toThrow('no proposal');
 });
+
+test.each(STATIONS)('%s: a run whose personal data was erased stops before anything is read', async (station, run) => {
+  const { stages, asked } = stations();
+  const decision = await stages[station](loaded({ ...run, erased_at: at(START_MS), input: {}, context: [] }));
+  expect([onOf(decision), codeOf(decision)]).toEqual(['checks_failed', 'personal_data_erased']);
+  expect(asked).toEqual([]);
+});
+
+test('a run of which recorded evidence was changed stops under that name', async () => {
+  const [first, ...others] = proposedRun().evidence;
+  if (first === undefined) throw new Error('the case has evidence');
+  const decision = await stations().stages.propose(
+    loaded(proposedRun({ evidence: [{ ...first, facts: null, altered: true }, ...others] })),
+  );
+  expect([onOf(decision), codeOf(decision)]).toEqual(['checks_failed', 'evidence_altered']);
+});

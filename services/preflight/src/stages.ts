@@ -42,6 +42,10 @@ export function preflightStages({
     async (run) => {
       const overdue = decideDeadline(run);
       if (overdue !== undefined) return overdue;
+      // What was asked for is gone, and nothing was sent yet: there is nothing to go on with.
+      if (run.manifest.erased_at !== null) return stop('personal_data_erased');
+      const altered = currentEvidence(run.manifest).find((item) => item.altered);
+      if (altered !== undefined) return stop('evidence_altered', `It is ${altered.evidence_id}.`);
       const { workflow: name, workflow_version } = run.manifest;
       const workflow = workflowOf(systems, run.manifest);
       if (workflow === undefined)

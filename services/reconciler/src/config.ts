@@ -1,3 +1,4 @@
+import { parseSigningKey, type SigningKey } from '@counterstamp/signatures';
 import {
   type ConfigResult,
   type Environment,
@@ -5,20 +6,59 @@ import {
   type ServiceConfig,
 } from '@counterstamp/stage-runtime';
 import { checkedAgainstContracts, systemsEnvironment } from '@counterstamp/workflows';
-import type { z } from 'zod';
+import { z } from 'zod';
 
-export type ReconcilerConfig = ServiceConfig & { own: z.output<typeof systemsEnvironment> };
+const Own = systemsEnvironment.extend({
+  COUNTERSTAMP_CHECKPOINT_KEY: z
+    .string()
+    .optional()
+    .describe('private Ed25519 key (JWK) that signs checkpoints of all histories. Required outside development'),
+  COUNTERSTAMP_CHECKPOINT_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'file to which every checkpoint of this process is appended, one JSON line each: keep it where the database’s owner cannot write',
+    ),
+});
+export type ReconcilerConfig = ServiceConfig & {
+  own: z.output<typeof Own>;
+  checkpoints: CheckpointSettings | undefined;
+};
+
+/** Undefined in development without a key: then nothing is signed. */
+export interface CheckpointSettings {
+  key: SigningKey;
+  /** Where the checkpoints are exported to, beside the api. */
+  file: string | undefined;
+}
 
 /** What this service takes from its environment beside the common variables. */
 export const environment = {
   service: 'reconciler',
-  schema: systemsEnvironment,
+  schema: Own,
   defaults: { http_port: 9467 },
 } as const;
 
 /** Parses the service's whole environment; reports every problem at once. */
 export function parseConfig(env: Environment): ConfigResult<ReconcilerConfig> {
-  return checkedAgainstContracts(
+  const parsed = checkedAgainstContracts(
     parseServiceConfig(environment.service, env, environment.schema, environment.defaults),
   );
+  if (!parsed.ok) return parsed;
+  const { config } = parsed;
+  const { COUNTERSTAMP_CHECKPOINT_KEY: key, COUNTERSTAMP_CHECKPOINT_FILE: file } = config.own;
+  if (key === undefined) {
+    if (config.development) return { ok: true, config: { ...config, checkpoints: undefined } };
+    return {
+      ok: false,
+      faults: ['COUNTERSTAMP_CHECKPOINT_KEY: is required; `counterstamp signing-key create` makes one'],
+    };
+  }
+  try {
+    return { ok: true, config: { ...config, checkpoints: { key: parseSigningKey(key), file } } };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { ok: false, faults: [`COUNTERSTAMP_CHECKPOINT_KEY: ${error.message}`] };
+  }
 }

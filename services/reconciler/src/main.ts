@@ -1,6 +1,7 @@
-import { census } from '@counterstamp/manifest-store';
+import { census, checkpointDue, commitCheckpoint } from '@counterstamp/manifest-store';
 import { type Environment, runService, startStageService, workerStore } from '@counterstamp/stage-runtime';
 import { openSystems } from '@counterstamp/workflows';
+import { keepCheckpoints } from './checkpoints.ts';
 import { parseConfig } from './config.ts';
 import { reconcilerStages } from './stages.ts';
 import { sweep } from './sweeper.ts';
@@ -21,7 +22,26 @@ export async function runReconciler(env: Environment): Promise<void> {
       return startStageService(shell, {
         store,
         judges: reconcilerStages(systems, { store, durations, limits, failpoint }),
-        background: (signal) => sweep({ store, queue: shell.hints, clock, failpoint, durations, log, metrics }, signal),
+        background: async (signal) => {
+          const sweeping = sweep({ store, queue: shell.hints, clock, failpoint, durations, log, metrics }, signal);
+          const { checkpoints } = shell.config;
+          if (checkpoints === undefined) {
+            log.warn('no checkpoints are signed: COUNTERSTAMP_CHECKPOINT_KEY is not set');
+            return await sweeping;
+          }
+          const keeping = keepCheckpoints(
+            checkpoints,
+            {
+              due: (wanted) => checkpointDue(shell.sql, wanted),
+              commit: (due, envelope) => commitCheckpoint(shell.sql, due, envelope),
+              clock,
+              durations,
+              log,
+            },
+            signal,
+          );
+          await Promise.all([sweeping, keeping]);
+        },
       });
     },
     env,

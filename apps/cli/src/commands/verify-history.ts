@@ -33,24 +33,33 @@ Examples:
         let runs = 0;
         let events = 0;
         let faulty = 0;
+        let erased = 0;
         for await (const report of verifyHistory(sql, only)) {
           runs += 1;
           events += report.events;
+          if (report.erased_at !== null) erased += 1;
           if (options.json) reports.push(report);
           if (report.faults.length === 0) continue;
           faulty += 1;
           if (!options.json) printText(`✗ ${report.run_id}: ${report.faults.map(faultText).join('; ')}`);
         }
         if (faulty > 0 || (only !== undefined && runs === 0)) process.exitCode = EXIT.refused;
-        if (options.json) printJson({ ok: faulty === 0, runs, events, reports });
+        if (options.json) printJson({ ok: faulty === 0, runs, events, erased, reports });
         else if (only !== undefined && runs === 0) printText(`There is no run ${only}.`);
         else if (faulty === 0)
-          printText(`✓ ${runs} runs, ${events} events: every chain and every action digest holds.`);
+          printText(
+            `✓ ${runs} runs, ${events} events: every chain and every action digest holds.${erasedText(erased)}`,
+          );
         else printText(`${faulty} of ${runs} runs are not what was recorded.`);
       } finally {
         await sql.end({ timeout: 2 });
       }
     });
+}
+
+/** Of how many the personal data is gone: what was committed to it is as it was. */
+function erasedText(erased: number): string {
+  return erased === 0 ? '' : ` Erased: the personal data of ${erased}; their digests stay.`;
 }
 
 /** `removed at revision 3`, from whatever members a fault has. */

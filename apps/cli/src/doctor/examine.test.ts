@@ -31,6 +31,7 @@ async function findingsOf(change: Record<string, string> = {}): Promise<Finding[
     COUNTERSTAMP_PAYMENTS_URL: 'http://pay.test',
     COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk',
     COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk',
+    COUNTERSTAMP_DATA_KEY: Buffer.alloc(32, 1).toString('base64url'),
     ...change,
   };
   return await examine(await subjectOf(env, undefined, []));

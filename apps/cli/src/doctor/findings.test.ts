@@ -13,6 +13,7 @@ const ENV = {
   COUNTERSTAMP_PAYMENTS_URL: 'http://pay.test',
   COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk',
   COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk',
+  COUNTERSTAMP_DATA_KEY: Buffer.alloc(32, 1).toString('base64url'),
 };
 const FLEET = {
   pid: 4711,

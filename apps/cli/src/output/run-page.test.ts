@@ -90,3 +90,10 @@ test('text that came from outside cannot move the cursor on the approver’s ter
   expect(page).not.toContain('\u001b');
   expect(page).toContain('No.\\u{1b}[2K');
 });
+
+test('a run whose personal data was erased says so, and shows the rest', () => {
+  const run = viewOf({ ...asked(manifest(), { operation: 'x' }), input: {}, erased_at: at(START_MS) });
+  expect(runPage(run)).toContain(`Erased: input, context, proposals and evidence, at ${at(START_MS)}`);
+  expect(runPage({ ...run, erased_at: null })).not.toContain('Erased');
+  expect(runPage(run)).toContain('action_digest');
+});

@@ -39,6 +39,8 @@ export function heading(run: RunView): string {
     `  request ${run.request_id} of ${run.tenant_id}, generation ${run.generation}, workflow ${run.workflow} ${run.workflow_version}, revision ${run.revision}, since ${run.state_since}`,
   ];
   if (run.stop_reason !== null) lines.push(`  Why: ${run.stop_reason.code}: ${printable(run.stop_reason.message)}`);
+  if (run.erased_at !== null)
+    lines.push(`  Erased: input, context, proposals and evidence, at ${run.erased_at}; their digests stay.`);
   if (run.next !== null) lines.push(`  Next: ${run.next}`);
   if (run.parked_reason !== null) lines.push(`  Settle it: counterstamp reconcile ${run.run_id}`);
   return lines.join('\n');

@@ -151,7 +151,7 @@ function act(step: Step, run: RunView, id: string, tools: Tools): Promise<unknow
 function decide(run: RunView, step: Extract<Step, { kind: 'decide' }>, tools: Tools): Promise<unknown> {
   if (run.approval === null) throw new Error('the run waits for an approval that it does not show');
   const { approval_id, approval_digest, action_digest, action_revision } = run.approval;
-  return tools.as(step.by).decide(run.run_id, {
+  return tools.decide(step.by, run.run_id, {
     approval_id,
     decision: step.decision,
     approval_digest,

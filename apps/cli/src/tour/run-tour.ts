@@ -1,9 +1,17 @@
 import { writeFile } from 'node:fs/promises';
+import { connect, invitePerson } from '@counterstamp/manifest-store';
+import { randomIds } from '@counterstamp/stage-runtime';
 import { CliFailure, EXIT } from '../failure.ts';
+import { DEMO_SIGNERS, DEMO_TENANTS, demoName } from '../up/demo-keys.ts';
 import { readDemoKeys, runningFleet, stateFolder } from '../up/state-folder.ts';
 import { GROUPS } from './groups.ts';
 import { play, type Verdict } from './play.ts';
+import type { Holder } from './scenario.ts';
+import { enrolSigner, type Signer, type Signers } from './signers.ts';
 import { createTools } from './tools.ts';
+
+/** Milliseconds that an invitation of the tour lives: it is used at once. */
+const INVITATION_LIFE_MS = 60_000;
 
 /**
  * Plays every scenario against the fleet of a state folder, all at the same time, and tells them in order.
@@ -13,8 +21,8 @@ import { createTools } from './tools.ts';
 export async function runTour(state: string, output: { json: boolean; report: string | undefined }): Promise<number> {
   const folder = stateFolder(state);
   const fleet = await runningFleet(folder);
-  const { api_url, sandbox_url, profile } = fleet ?? {};
-  if (api_url === undefined || sandbox_url === undefined) {
+  const { api_url, sandbox_url, profile, origin, owner_url } = fleet ?? {};
+  if (api_url === undefined || sandbox_url === undefined || origin === undefined || owner_url === undefined) {
     throw new CliFailure(
       `No fleet runs on ${folder.dir}.`,
       'Start one with `counterstamp up`, or name its folder with --fleet DIR.',
@@ -23,7 +31,8 @@ export async function runTour(state: string, output: { json: boolean; report: st
   if (profile !== 'fast') {
     throw new CliFailure(`The tour needs the waits of COUNTERSTAMP_PROFILE=fast; this fleet runs with ${profile}.`);
   }
-  const tools = createTools({ api_url, sandbox_url }, await readDemoKeys(folder));
+  const signers = await signersOf({ api_url, origin, owner_url });
+  const tools = createTools({ api_url, sandbox_url }, await readDemoKeys(folder), signers);
   const startedAt = performance.now();
   const write = (line: string) => {
     if (!output.json) process.stdout.write(`${line}\n`);
@@ -52,6 +61,33 @@ export async function runTour(state: string, output: { json: boolean; report: st
   if (output.report !== undefined) await writeFile(output.report, reportOf(told, seconds));
   if (output.json) process.stdout.write(`${JSON.stringify({ ok: wrong === 0, scenarios: all }, null, 2)}\n`);
   return wrong === 0 ? EXIT.ok : EXIT.refused;
+}
+
+/** Invites each approver of the demonstration, as the installation's owner does, and enrols their passkeys. */
+async function signersOf({
+  owner_url,
+  ...fleet
+}: {
+  api_url: string;
+  origin: string;
+  owner_url: string;
+}): Promise<Signers> {
+  const sql = connect(owner_url, { max: 1, applicationName: 'counterstamp tour' });
+  try {
+    const signers = new Map<Holder, Signer>();
+    for (const tenant_id of DEMO_TENANTS) {
+      for (const person of DEMO_SIGNERS) {
+        const name = demoName(person);
+        const invited = await invitePerson(sql, randomIds, { tenant_id, name, expiresInMs: INVITATION_LIFE_MS });
+        if (invited.kind === 'refused')
+          throw new CliFailure(`${name} of ${tenant_id} cannot be invited: ${invited.code}.`);
+        signers.set(`${tenant_id}/${person}`, await enrolSigner(fleet, invited.token));
+      }
+    }
+    return signers;
+  } finally {
+    await sql.end({ timeout: 2 });
+  }
 }
 
 /** One line when all is well; what differs, the run and its events when not. */

@@ -15,7 +15,7 @@ async function decideOnShown(tools: Tools, run_id: RunId, decision: 'approve' | 
   if (run.approval === null || run.state !== 'awaiting_approval')
     throw new Error(`${run_id} is ${run.state} and asks nobody`);
   const { approval_id, approval_digest, action_digest, action_revision } = run.approval;
-  await tools.as(APPROVER).decide(run_id, { approval_id, approval_digest, action_digest, action_revision, decision });
+  await tools.decide(APPROVER, run_id, { approval_id, approval_digest, action_digest, action_revision, decision });
   return run;
 }
 

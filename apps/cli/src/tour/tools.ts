@@ -1,10 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { type ApiClient, createClient, ProblemError, type RunView } from '@counterstamp/api-contract';
+import {
+  type ApiClient,
+  createClient,
+  type DecideBody,
+  type DecidedRun,
+  ProblemError,
+  type RunView,
+} from '@counterstamp/api-contract';
 import { isClosed, type RunId } from '@counterstamp/manifest-core';
 import { CliFailure } from '../failure.ts';
 import type { DemoKeys } from '../up/state-folder.ts';
 import { createSandboxClient, type SandboxClient } from './sandbox-client.ts';
 import { AMOUNT_MINOR, type Asked, type Holder, type World } from './scenario.ts';
+import type { Signers } from './signers.ts';
 
 /** Milliseconds that any one wait of a scenario may take. The longest expected one is about 6 s. */
 const WAIT_MAX_MS = 40_000;
@@ -16,16 +24,18 @@ export const READER = 'shop_north/auditor';
 /** What a scenario works with: nothing but public HTTP. */
 export interface Tools {
   as(holder: Holder): ApiClient;
+  /** Decides as this person would: signed with their passkey where they have one, else with their key. */
+  decide(holder: Holder, run_id: RunId, body: DecideBody): Promise<DecidedRun>;
   sandbox: SandboxClient;
   /** A name that no scenario of any tour had before. */
   unique(): string;
 }
 
-export function createTools(fleet: { api_url: string; sandbox_url: string }, keys: DemoKeys): Tools {
+export function createTools(fleet: { api_url: string; sandbox_url: string }, keys: DemoKeys, signers: Signers): Tools {
   const clients = new Map<Holder, ApiClient>();
   const started = Date.now().toString(36);
   let made = 0;
-  return {
+  const tools: Tools = {
     as(holder) {
       const [tenant = '', person = ''] = holder.split('/');
       const key = keys[tenant]?.[person];
@@ -37,7 +47,9 @@ export function createTools(fleet: { api_url: string; sandbox_url: string }, key
     },
     sandbox: createSandboxClient(fleet.sandbox_url),
     unique: () => `tour_${started}_${process.pid}_${++made}`,
+    decide: (holder, run_id, body) => (signers.get(holder) ?? tools.as(holder)).decide(run_id, body),
   };
+  return tools;
 }
 
 /** Milliseconds between two looks at a run: quick at first, since most steps take tens of milliseconds. */

@@ -13,7 +13,7 @@ import { createApiStore } from '@counterstamp/manifest-store/api';
 import { checkRedis, migrateQueue } from '@counterstamp/stage-queue';
 import { randomIds } from '@counterstamp/stage-runtime';
 import { CliFailure, EXIT, explain } from '../failure.ts';
-import { DEMO_PEOPLE, DEMO_TENANTS } from './demo-keys.ts';
+import { DEMO_GROUPS, DEMO_PEOPLE, DEMO_TENANTS, type DemoPerson, demoName } from './demo-keys.ts';
 import type { PrepareAnswer, Prepared, PrepareRequest } from './prepare-message.ts';
 import { FLEET, type FleetService } from './service-environment.ts';
 import type { DemoKeys } from './state-folder.ts';
@@ -219,7 +219,12 @@ async function demoKeys(owner: Sql, apiUrl: string, kept: DemoKeys): Promise<{ k
           own[person] = known;
           continue;
         }
-        const fresh = await createApiKey(owner, randomIds, { tenant_id: tenant, name: `demo-${person}`, role });
+        const fresh = await createApiKey(owner, randomIds, {
+          tenant_id: tenant,
+          name: demoName(person as DemoPerson),
+          role,
+          groups: DEMO_GROUPS[person as DemoPerson] ?? [],
+        });
         own[person] = fresh.key;
         made += 1;
       }

@@ -15,6 +15,8 @@ const SETTINGS: FleetSettings = {
   read_key: 'rk',
   write_key: 'sk',
   profile: 'fast',
+  origin: 'http://localhost:8080',
+  keys: { installation_key: 'private-1', checkpoint_key: 'private-2', data_key: 'sealing', trusted_keys: 'public' },
 };
 const BASE = {
   PATH: '/bin',
@@ -40,6 +42,12 @@ describe.each(FLEET)('the environment of %s', (service) => {
   test('holds the keys that write only if it is the executor', () => {
     expect(env.COUNTERSTAMP_PAYMENTS_WRITE_KEY).toBe(service === 'executor' ? 'sk' : undefined);
     expect(env.COUNTERSTAMP_CREDITS_WRITE_KEY).toBe(service === 'executor' ? 'sk' : undefined);
+  });
+
+  test('holds the private keys that are its own, and no other', () => {
+    expect(env.COUNTERSTAMP_INSTALLATION_KEY).toBe(service === 'api' ? 'private-1' : undefined);
+    expect(env.COUNTERSTAMP_CHECKPOINT_KEY).toBe(service === 'reconciler' ? 'private-2' : undefined);
+    expect(env.COUNTERSTAMP_TRUSTED_KEYS).toBe(['api', 'executor'].includes(service) ? 'public' : undefined);
   });
 
   test('passes durations through, and fills what is empty', () => {

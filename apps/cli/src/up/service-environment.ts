@@ -1,4 +1,5 @@
 import type { Environment } from './config.ts';
+import type { InstallationKeys } from './installation-keys.ts';
 
 /** The processes that `up` starts, in the order of a run's path. */
 export const FLEET = ['api', 'preflight', 'executor', 'verifier', 'reconciler'] as const;
@@ -16,6 +17,9 @@ export interface FleetSettings {
   read_key: string;
   write_key: string;
   profile: string;
+  /** Origin of the console, to which passkeys belong. */
+  origin: string;
+  keys: InstallationKeys;
 }
 
 /** Variables of the fleet's owner that no service may inherit. */
@@ -25,6 +29,10 @@ const OWNERS = [
   'COUNTERSTAMP_PAYMENTS_WRITE_KEY',
   'COUNTERSTAMP_CREDITS_WRITE_KEY',
   'COUNTERSTAMP_KEY',
+  'COUNTERSTAMP_INSTALLATION_KEY',
+  'COUNTERSTAMP_CHECKPOINT_KEY',
+  'COUNTERSTAMP_TRUSTED_KEYS',
+  'COUNTERSTAMP_DATA_KEY',
 ];
 
 /** The variables that make a process this service of this fleet. */
@@ -40,10 +48,24 @@ export function serviceVariables(service: FleetService, fleet: FleetSettings): R
     COUNTERSTAMP_PAYMENTS_READ_KEY: fleet.read_key,
     COUNTERSTAMP_CREDITS_URL: fleet.sandbox_url,
     COUNTERSTAMP_CREDITS_READ_KEY: fleet.read_key,
-    ...(service === 'executor'
-      ? { COUNTERSTAMP_PAYMENTS_WRITE_KEY: fleet.write_key, COUNTERSTAMP_CREDITS_WRITE_KEY: fleet.write_key }
-      : {}),
+    COUNTERSTAMP_DATA_KEY: fleet.keys.data_key,
+    ...ownVariables(service, fleet),
   };
+}
+
+/** What one service has and no other: who signs cannot send, and who sends cannot sign. */
+function ownVariables(service: FleetService, { keys, origin, write_key }: FleetSettings): Record<string, string> {
+  const trust = { COUNTERSTAMP_ORIGIN: origin, COUNTERSTAMP_TRUSTED_KEYS: keys.trusted_keys };
+  switch (service) {
+    case 'api':
+      return { ...trust, COUNTERSTAMP_INSTALLATION_KEY: keys.installation_key };
+    case 'executor':
+      return { ...trust, COUNTERSTAMP_PAYMENTS_WRITE_KEY: write_key, COUNTERSTAMP_CREDITS_WRITE_KEY: write_key };
+    case 'reconciler':
+      return { COUNTERSTAMP_CHECKPOINT_KEY: keys.checkpoint_key };
+    default:
+      return {};
+  }
 }
 
 /**

@@ -15,6 +15,8 @@ export const FleetFile = z.object({
   pid: z.int().positive(),
   started: z.string(),
   api_url: z.string().optional(),
+  /** Origin of the console, to which passkeys belong. */
+  origin: z.string().optional(),
   sandbox_url: z.string().optional(),
   profile: z.string().optional(),
   owner_url: z.string().optional(),
@@ -35,6 +37,8 @@ export interface StateFolder {
   logs: string;
   keys: string;
   request: string;
+  /** Keys that must outlive the database: without them no passkey counts and nothing sealed opens. */
+  installation: string;
 }
 
 export function stateFolder(dir: string): StateFolder {
@@ -46,6 +50,7 @@ export function stateFolder(dir: string): StateFolder {
     logs: at('logs'),
     keys: at('keys.json'),
     request: at('refund.json'),
+    installation: at('installation.json'),
   };
 }
 

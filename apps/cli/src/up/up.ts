@@ -4,6 +4,7 @@ import path from 'node:path';
 import { EXIT } from '../failure.ts';
 import { type Environment, parseUpConfig, type UpConfig } from './config.ts';
 import { offerDemoRequest } from './demo-request.ts';
+import { installationKeys } from './installation-keys.ts';
 import { Interrupted, listenForInterrupt } from './interrupt.ts';
 import { anyFreePort, apiPort } from './ports.ts';
 import { startLocalPostgres } from './postgres.ts';
@@ -182,6 +183,8 @@ async function startFleet(start: Start): Promise<Fleet> {
     () => `shop and payment provider at ${sandbox_url}`,
   );
 
+  const keys = await installationKeys(folder, env);
+  const api_port = await apiPort(options.port, env.COUNTERSTAMP_HTTP_HOST ?? '127.0.0.1');
   const settings: FleetSettings = {
     service_urls: prepared.service_urls,
     redis_url: config.redis_url,
@@ -190,8 +193,10 @@ async function startFleet(start: Start): Promise<Fleet> {
     read_key: SANDBOX_READ_KEY,
     write_key: SANDBOX_WRITE_KEY,
     profile: config.profile,
+    // Browsers give a passkey to localhost and not to an address.
+    origin: env.COUNTERSTAMP_ORIGIN || `http://localhost:${api_port}`,
+    keys,
   };
-  const api_port = await apiPort(options.port, env.COUNTERSTAMP_HTTP_HOST ?? '127.0.0.1');
   const api_url = `http://127.0.0.1:${api_port}`;
   const services = startServices(start, settings, api_port, owner_url);
   processes.push(...services);
@@ -207,6 +212,7 @@ async function startFleet(start: Start): Promise<Fleet> {
   await offerDemoRequest(folder, sandbox_url);
   await claim.publish({
     api_url,
+    origin: settings.origin,
     sandbox_url,
     profile: config.profile,
     owner_url,

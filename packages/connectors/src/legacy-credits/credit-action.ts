@@ -1,6 +1,7 @@
 import {
   CurrencyCode,
   type DisplayField,
+  displayText,
   ExternalId,
   formatMoney,
   MinorUnits,
@@ -33,19 +34,24 @@ export const CreditAction = z.strictObject({
   /** The customer reads it, after the run id. */
   memo: MemoText,
   reason: z.enum(CREDIT_REASONS),
-  evidence_refs: z.array(z.string()).min(1).max(32),
+  evidence_refs: z.array(ExternalId).min(1).max(32),
 });
 export type CreditAction = z.infer<typeof CreditAction>;
 
 /** The lines that an approver sees, from the canonical action alone. */
 export function displayCredit(action: CreditAction): DisplayField[] {
   return [
-    { field: 'operation', label: 'Operation', value: 'Credit a customer' },
-    { field: 'amount_minor', label: 'Amount', value: formatMoney(action.amount_minor, action.currency) },
-    { field: 'customer_id', label: 'To customer', value: action.customer_id },
-    { field: 'memo', label: 'Memo', value: action.memo },
-    { field: 'reason', label: 'Reason', value: action.reason },
-    { field: 'evidence_refs', label: 'Evidence', value: action.evidence_refs.join(', ') },
+    { field: 'operation', label: 'Operation', value: 'Credit a customer', flagged: false },
+    {
+      field: 'amount_minor',
+      label: 'Amount',
+      value: formatMoney(action.amount_minor, action.currency),
+      flagged: false,
+    },
+    { field: 'customer_id', label: 'To customer', value: action.customer_id, flagged: false },
+    { field: 'memo', label: 'Memo', ...displayText(action.memo) },
+    { field: 'reason', label: 'Reason', value: action.reason, flagged: false },
+    { field: 'evidence_refs', label: 'Evidence', value: action.evidence_refs.join(', '), flagged: false },
   ];
 }
 

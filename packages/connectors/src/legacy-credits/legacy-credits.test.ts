@@ -270,8 +270,23 @@ test('the contract permits no repeated send, and no absence before the replica h
   expect(checkMoney(LEGACY_CREDITS_CONTRACT.amounts, 1, 'XXX')).toBe('currency_unsupported');
 });
 
-test('the approver sees every member of the action, the currency with its amount', () => {
-  const lines = displayCredit(ACTION);
-  expect([...lines.map((line) => line.field), 'currency'].sort()).toEqual(Object.keys(ACTION).sort());
-  expect(lines.find((line) => line.field === 'amount_minor')?.value).toBe('USD 42.00');
+describe('what the approver of a credit sees', () => {
+  const lines = (change: JsonObject = {}) => displayCredit(CreditAction.parse({ ...ACTION, ...change }));
+  const OTHER = {
+    customer_id: 'cus_other',
+    amount_minor: 4201,
+    currency: 'JPY',
+    memo: 'Another memo',
+    reason: 'price_adjustment',
+    evidence_refs: ['evd_other'],
+  } satisfies Record<Exclude<keyof CreditAction, 'operation'>, unknown>;
+
+  test.each(Object.entries(OTHER))('changes with the action’s %s', (member, value) => {
+    expect(lines({ [member]: value })).not.toEqual(lines());
+  });
+
+  test('names the operation and the exact amount', () => {
+    const shown = Object.fromEntries(lines().map(({ field, value }) => [field, value]));
+    expect(shown).toMatchObject({ operation: 'Credit a customer', amount_minor: 'USD 42.00' });
+  });
 });

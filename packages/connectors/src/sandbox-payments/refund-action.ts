@@ -2,10 +2,10 @@ import {
   CurrencyCode,
   canonicalJson,
   type DisplayField,
+  displayText,
   ExternalId,
   formatMoney,
   Json,
-  type JsonObject,
   MinorUnits,
 } from '@counterstamp/manifest-core';
 import { z } from 'zod';
@@ -28,23 +28,34 @@ export const RefundAction = z.strictObject({
   /** The payment that the money goes back to. */
   destination: ExternalId,
   reason: z.enum(REFUND_REASONS),
-  evidence_refs: z.array(z.string()).min(1).max(32),
+  evidence_refs: z.array(ExternalId).min(1).max(32),
   metadata: z.record(z.string(), Json),
 });
 export type RefundAction = z.infer<typeof RefundAction>;
 
-/** The lines that an approver sees, from the canonical action alone. */
+/**
+ * The lines that an approver sees, from the canonical action alone. Each free-form member is a line of its own, in its canonical JSON and under
+ * a label of ours: a name that somebody else chose labels nothing.
+ */
 export function displayRefund(action: RefundAction): DisplayField[] {
-  const lines: DisplayField[] = [
-    { field: 'operation', label: 'Operation', value: 'Refund an order' },
-    { field: 'amount_minor', label: 'Amount', value: formatMoney(action.amount_minor, action.currency) },
-    { field: 'order_id', label: 'Order', value: action.order_id },
-    { field: 'destination', label: 'To payment', value: action.destination },
-    { field: 'reason', label: 'Reason', value: action.reason },
-    { field: 'evidence_refs', label: 'Evidence', value: action.evidence_refs.join(', ') },
+  return [
+    { field: 'operation', label: 'Operation', value: 'Refund an order', flagged: false },
+    {
+      field: 'amount_minor',
+      label: 'Amount',
+      value: formatMoney(action.amount_minor, action.currency),
+      flagged: false,
+    },
+    { field: 'order_id', label: 'Order', value: action.order_id, flagged: false },
+    { field: 'destination', label: 'To payment', value: action.destination, flagged: false },
+    { field: 'reason', label: 'Reason', value: action.reason, flagged: false },
+    { field: 'evidence_refs', label: 'Evidence', value: action.evidence_refs.join(', '), flagged: false },
+    ...Object.entries(action.metadata)
+      .sort(([one], [other]) => (one < other ? -1 : 1))
+      .map(([name, value]) => ({
+        field: 'metadata',
+        label: 'Sent along (free-form)',
+        ...displayText(canonicalJson({ [name]: value })),
+      })),
   ];
-  const metadata: JsonObject = action.metadata;
-  if (Object.keys(metadata).length > 0)
-    lines.push({ field: 'metadata', label: 'Sent along (free-form)', value: canonicalJson(metadata) });
-  return lines;
 }

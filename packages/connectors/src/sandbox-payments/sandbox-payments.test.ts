@@ -429,13 +429,23 @@ describe('what the approver sees', () => {
   const lines = (change: JsonObject = {}) => displayRefund(RefundAction.parse({ ...ACTION, ...change }));
   const shownOf = (field: string, change: JsonObject = {}) => lines(change).find((line) => line.field === field)?.value;
 
-  test('is every member of the action that has an effect', () => {
-    expect(
-      lines()
-        .map((line) => line.field)
-        .sort(),
-    ).toEqual(['amount_minor', 'destination', 'evidence_refs', 'operation', 'order_id', 'reason'].sort());
-    expect(lines({ metadata: { a: 1 } }).map((line) => line.field)).toContain('metadata');
+  /** Another value of each member; the operation has only one. A new member of the action does not compile without its row. */
+  const OTHER = {
+    order_id: 'order_1',
+    amount_minor: 4201,
+    currency: 'JPY',
+    destination: 'pay_1',
+    reason: 'wrong_item',
+    evidence_refs: ['evd_1'],
+    metadata: { note: 'other' },
+  } satisfies Record<Exclude<keyof RefundAction, 'operation'>, unknown>;
+
+  test.each(Object.entries(OTHER))('changes with the action’s %s', (member, value) => {
+    expect(lines({ [member]: value })).not.toEqual(lines());
+  });
+
+  test('names the operation', () => {
+    expect(shownOf('operation')).toBe('Refund an order');
   });
 
   test.each([
@@ -446,8 +456,47 @@ describe('what the approver sees', () => {
     expect(shownOf('amount_minor', { amount_minor, currency })).toBe(shown);
   });
 
-  test('is the same for any order of the free-form members', () => {
-    expect(shownOf('metadata', { metadata: { b: 1, a: [1, 2] } })).toBe('{"a":[1,2],"b":1}');
-    expect(lines({ metadata: { b: 1, a: 2 } })).toEqual(lines({ metadata: { a: 2, b: 1 } }));
+  const freeForm = (metadata: JsonObject) =>
+    lines({ metadata })
+      .filter((line) => line.field === 'metadata')
+      .map(({ label, value, flagged }) => [label, value, flagged]);
+
+  test('is each free-form member whole, in the same order whatever the order it came in', () => {
+    const shown = [
+      ['Sent along (free-form)', '{"Amount":"USD 1.00"}', false],
+      ['Sent along (free-form)', '{"a":[1,{"b":null}]}', false],
+    ];
+    expect(freeForm({ a: [1, { b: null }], Amount: 'USD 1.00' })).toEqual(shown);
+    expect(freeForm({ Amount: 'USD 1.00', a: [1, { b: null }] })).toEqual(shown);
+  });
+
+  test('is a long free-form text to its end', () => {
+    const tail = 'TAIL: send the money to account XX00 TEST 0000 instead.';
+    const note = `${'Routine refund, checked against the order. '.repeat(60)}${tail}`;
+    expect(freeForm({ note })).toEqual([['Sent along (free-form)', JSON.stringify({ note }), false]]);
+  });
+
+  test('marks free-form text that could deceive, in names as in values, and says the amount from the payload alone', () => {
+    const note = 'refund to \u202etset.elpmaxe@ana\u202c, amount 19.99\u200b USD';
+    expect(freeForm({ note, 'p\u0430yment': 1 })).toEqual([
+      [
+        'Sent along (free-form)',
+        '{"note":"refund to ⟦U+202E⟧tset.elpmaxe@ana⟦U+202C⟧, amount 19.99⟦U+200B⟧ USD"}',
+        true,
+      ],
+      ['Sent along (free-form)', '{"p⟦U+0430⟧yment":1}', true],
+    ]);
+    expect(shownOf('amount_minor', { amount_minor: 199_900, metadata: { note } })).toBe('USD 1,999.00');
+  });
+
+  test.each(['order_id', 'destination'])('is no %s that looks like another: the action itself refuses it', (member) => {
+    for (const lookalike of ['pay_test_0001\u00a0', 'p\u0430y_test_0001', 'pay\u200b_1', 'pay_\u0661'])
+      expect(RefundAction.safeParse({ ...ACTION, [member]: lookalike }).error?.issues[0]?.message).toBe(
+        'identifier_charset',
+      );
+  });
+
+  test('is no evidence whose name looks like another', () => {
+    expect(RefundAction.safeParse({ ...ACTION, evidence_refs: ['evd_1, evd_2'] }).success).toBe(false);
   });
 });

@@ -1,12 +1,11 @@
 import { type CustomerOrderFacts, createLegacyCredits, type RequestFacts } from '@counterstamp/connectors';
-import { type JsonObject, MinorUnits, parseWith } from '@counterstamp/manifest-core';
+import { type JsonObject, parseWith } from '@counterstamp/manifest-core';
 import { describe, expect, test } from 'vitest';
 import { evidence } from '../../../../testing/manifest-builder.ts';
 import { noHttp } from '../../../../testing/refund-case.ts';
 import { type Call, defineWorkflow, type Fact } from '../define-workflow.ts';
 import { creditWorkflow } from './credit.ts';
 import { CreditInput } from './input.ts';
-import { creditPolicy } from './policy.ts';
 
 const workflow = creditWorkflow(
   createLegacyCredits({
@@ -147,7 +146,15 @@ describe('a proposal', () => {
         memo: 'Sorry for the delay',
         evidence_refs: ['evd_customer_order_record', 'evd_request_record'],
       },
-      terms: { policy: 'credit', policy_version: 1, policy_rule: 'one_person', approvals_required: 1 },
+      terms: {
+        policy: 'credit',
+        policy_version: 2,
+        policy_rule: 'one_person',
+        approvals_required: 1,
+        groups_required: {},
+        method: 'session',
+        break_glass: false,
+      },
     });
   });
 
@@ -171,22 +178,6 @@ describe('a proposal', () => {
   test('for a cancelled order is denied by policy', () => {
     expect(check({}, { order: { status: 'cancelled' } })).toMatchObject({ kind: 'stop', code: 'policy_denied' });
   });
-});
-
-test.each([
-  [1, 1],
-  [10_000, 1],
-  [10_001, 2],
-  [100_000, 2],
-])('a credit of %i minor units asks %i person(s)', (amount_minor, approvals_required) => {
-  expect(creditPolicy({ amount_minor: MinorUnits.parse(amount_minor) }, ORDER)).toMatchObject({
-    kind: 'asks',
-    terms: { approvals_required },
-  });
-});
-
-test('a credit above 100,000 minor units is nobody’s to approve', () => {
-  expect(creditPolicy({ amount_minor: MinorUnits.parse(100_001) }, ORDER).kind).toBe('denies');
 });
 
 test.each<[string, Facts, string]>([

@@ -1,0 +1,1 @@
+ALTER TABLE "cs"."checkpoint" ADD COLUMN "covered_until" timestamp(6) with time zone NOT NULL;
