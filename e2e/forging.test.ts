@@ -3,7 +3,7 @@ import { canonicalJson, digestOf, type RunId, uuidOfRunId } from '@counterstamp/
 import { addPerson, createApiKey, invitePerson, type PrincipalRole } from '@counterstamp/manifest-store';
 import { certifyCredential, generateSigningKey, parseSigningKey } from '@counterstamp/signatures';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Browser, createBrowser } from '../services/api/testing/browser.ts';
+import { type Browser, createBrowser } from '../testing/browser.ts';
 import { type Fleet, poll } from '../testing/fleet.ts';
 import { testFleet } from '../testing/test-fleet.ts';
 import { testIds } from '../testing/test-ids.ts';

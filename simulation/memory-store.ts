@@ -733,7 +733,6 @@ export class MemoryStore {
         why = 'the bytes are not those of the first attempt';
       if (why !== null && why !== 'approval_expired') return refused('retry_invalid', why);
     }
-    if (approval?.approval_digest !== commit.approval_digest) return { kind: 'stale_revision' };
     if (approval === undefined || action === undefined)
       return refused('approval_invalid', 'the approval request is not what its digest says');
     const decisions = run.decisions.get(approval.approval_id) ?? [];
@@ -751,7 +750,8 @@ export class MemoryStore {
       digest_matches:
         !this.#keeps('digest-in-commit') ||
         (digestOf('cs.action.v1', action.canonical) === approval.action_digest &&
-          commit.action_digest === approval.action_digest),
+          commit.action_digest === approval.action_digest &&
+          commit.approval_digest === approval.approval_digest),
       rejected: this.#keeps('decisions-in-commit') && decisions.some((decision) => decision.decision === 'reject'),
       approvals: this.#keeps('decisions-in-commit')
         ? this.#approvals(run, approval, commit.count_dev_keys, commit.decision_ids)

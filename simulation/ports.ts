@@ -698,7 +698,8 @@ function logOf(world: World, life: ProcessLife): Logger {
     warn: quiet,
     error: (fields: { err?: unknown }, message: string) => {
       const { err } = fields;
-      if (!life.alive || err instanceof StoreUnavailable || err instanceof Killed) return;
+      // An alarm carries no error: what it tells of was done by a script of ours.
+      if (err === undefined || !life.alive || err instanceof StoreUnavailable || err instanceof Killed) return;
       world.faults.push(
         `${life.name}: ${message}: ${err instanceof Error ? `${err.name} ${err.message}` : String(err)}`,
       );

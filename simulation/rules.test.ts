@@ -380,8 +380,8 @@ const CASES: readonly Case[] = [
     },
   },
   {
-    name: 'swap-on-revision, which digest-in-commit stands behind',
-    without: ['swap-on-revision', 'digest-in-commit'],
+    name: 'swap-on-revision, which digest-in-commit and decisions-in-commit stand behind',
+    without: ['swap-on-revision', 'digest-in-commit', 'decisions-in-commit'],
     breaks: 'I2',
     provider: 'key',
     script: async (s) => {

@@ -85,7 +85,10 @@ describe('docker-compose.yml', () => {
     const own = [
       `${name}_database_url`,
       'redis_url',
-      ...(name === 'api' ? [] : ['payments_read_key']),
+      'data_key',
+      ...(name === 'api' ? ['installation_key'] : ['payments_read_key']),
+      ...(['api', 'executor'].includes(name) ? ['trusted_keys'] : []),
+      ...(name === 'reconciler' ? ['checkpoint_key'] : []),
       ...(name === 'executor' ? ['payments_write_key'] : []),
     ];
     expect([...secrets].sort()).toEqual(own.sort());

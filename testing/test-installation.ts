@@ -6,6 +6,7 @@ import {
   type SigningKey,
   trustedKeysText,
 } from '@counterstamp/signatures';
+import { ORIGIN } from './browser.ts';
 
 /** Keys of an installation of its own, as the environment of its services. */
 export interface TestInstallation {
@@ -17,7 +18,7 @@ export interface TestInstallation {
   env: Readonly<Record<string, string>>;
 }
 
-export function testInstallation(origin = 'https://approve.example.com'): TestInstallation {
+export function testInstallation(origin = ORIGIN): TestInstallation {
   const [installationText, checkpointText] = [generateSigningKey(), generateSigningKey()];
   const installation_key = parseSigningKey(installationText);
   const checkpoint_key = parseSigningKey(checkpointText);

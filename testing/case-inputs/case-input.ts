@@ -21,10 +21,19 @@ export function caseAction(name: CaseName): JsonObject {
 
 /** The bytes as our members, whichever door: what has no home of its own goes into `metadata`. */
 function mapped(name: CaseName, order_id: string): string {
-  return caseText(name)
-    .replace('"payment_ref": "pay_test_0001"', `"order_id": "${order_id}"`)
-    .replace('"payment_ref": "pay_test_jpy_5800"', `"order_id": "${order_id}"`)
-    .replace(/"note": ("(?:[^"\\]|\\.)*")/, '"metadata": { "note": $1 }');
+  return (
+    caseText(name)
+      .replace('"payment_ref": "pay_test_0001"', `"order_id": "${order_id}"`)
+      .replace('"payment_ref": "pay_test_jpy_5800"', `"order_id": "${order_id}"`)
+    .replace('"payment_ref":', '"order_id":')
+      .replace('"payment_ref": ', '"order_id": ')
+      .replace(/"note": ("(?:[^"\\]|\\.)*"(?:,\s*"summary": "[^"]*")?)/, '"metadata": { "note": $1 }')
+      // What a customer wrote is context of the request: their words, and where they came from.
+      .replace(
+        /"evidence": \[\s*\{ "kind": "\w+", "source": "(\w+)", "ref": "(\w+)", "observed_at": "[^"]+",/,
+        '"context": [ { "source": "$1:$2",',
+      )
+  );
 }
 
 /** The file as a body of `POST /v1/runs`. Who asks is the key's to say, so `requested_by` gives its place to the request's id. */

@@ -57,6 +57,13 @@ describe('the command line', () => {
     [['reconcile', '--limit', '0']],
     [['instance', 'list', '--service', 'nobody']],
     [['instance', 'fence', 'ins_1']],
+    [['receipt']],
+    [['verify-receipt', '--keys', 'keys.json']],
+    [['verify-checkpoints', '--keys', 'keys.json']],
+    [['verify-checkpoints', 'checkpoints.jsonl']],
+    [['signing-key', 'public']],
+    [['signing-key', 'public', '--purposes', 'receipt,king']],
+    [['signing-key', 'public', '--purposes', 'receipt,receipt']],
     [['approve']],
     [['unknown']],
   ])('refuses %j as wrong usage', async (args) => {
@@ -95,6 +102,7 @@ describe('the command line', () => {
       '--subject must be 1 to 255 printable ASCII characters.',
     ],
     [['key', 'revoke', 'csk_secret'], 'That is no key id'],
+    [['receipt', 'order_7'], '"order_7" is no run id.'],
   ])('says of %j what is missing, before any API or database is asked', async (args, sentence) => {
     const error = await refusal(...args);
     expect(error).toMatchObject({ name: 'CliFailure', exit: EXIT.usage });
@@ -104,7 +112,7 @@ describe('the command line', () => {
   test('every command has help with an example', async () => {
     const program = createProgram();
     const leaves = program.commands.flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
-    expect(leaves).toHaveLength(35);
+    expect(leaves).toHaveLength(40);
     for (const command of leaves) {
       let help = '';
       command.configureOutput({

@@ -21,6 +21,7 @@ import { addPersonInvite } from './commands/person-invite.ts';
 import { addPersonLink } from './commands/person-link.ts';
 import { addPersonList } from './commands/person-list.ts';
 import { addPersonSet } from './commands/person-set.ts';
+import { addReceipt } from './commands/receipt.ts';
 import { addReconcile } from './commands/reconcile.ts';
 import { addReject } from './commands/reject.ts';
 import { addRetention } from './commands/retention.ts';
@@ -29,11 +30,15 @@ import { addRunEvents } from './commands/run-events.ts';
 import { addRunList } from './commands/run-list.ts';
 import { addRunShow } from './commands/run-show.ts';
 import { addService } from './commands/service.ts';
+import { addSigningKeyCreate } from './commands/signing-key-create.ts';
+import { addSigningKeyPublic } from './commands/signing-key-public.ts';
 import { addTour } from './commands/tour.ts';
 import { addUp } from './commands/up.ts';
 import { addVerdictRecord, VERDICT_EXAMPLES } from './commands/verdict-record.ts';
 import { addVerdictSupport } from './commands/verdict-support.ts';
+import { addVerifyCheckpoints } from './commands/verify-checkpoints.ts';
 import { addVerifyHistory } from './commands/verify-history.ts';
+import { addVerifyReceipt } from './commands/verify-receipt.ts';
 
 /** The command line. Each command loads what it needs only when it runs: a worker's process must stay small. */
 export function createProgram(): Command {
@@ -87,6 +92,12 @@ export function createProgram(): Command {
   addHoldList(hold);
   addErase(program);
   addRetention(program);
+  addReceipt(program);
+  addVerifyReceipt(program);
+  addVerifyCheckpoints(program);
+  const signingKey = program.command('signing-key').description('Keys that sign what strangers verify');
+  addSigningKeyCreate(signingKey);
+  addSigningKeyPublic(signingKey);
   addVerifyHistory(program);
   addCheckHistory(program);
   addDoctor(program);

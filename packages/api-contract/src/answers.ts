@@ -1,4 +1,15 @@
-import { Decision, Digest, ExternalId, Manifest, RunId, SERVICES, STATES } from '@counterstamp/manifest-core';
+import {
+  Approval,
+  Decision,
+  Digest,
+  DisplayField,
+  ExternalId,
+  Json,
+  Manifest,
+  RunId,
+  SERVICES,
+  STATES,
+} from '@counterstamp/manifest-core';
 import { z } from 'zod';
 
 /** UTC with microseconds, ISO 8601. */
@@ -55,6 +66,64 @@ export const RunView = Manifest.extend({
   settles_at: Instant.nullable(),
 });
 export type RunView = z.infer<typeof RunView>;
+
+/** Why a caller's approval would not be recorded, as `POST …/decisions` would answer it. */
+export const WHY_NOT = [
+  'not_an_approver',
+  'approvals_need_development',
+  'already_decided',
+  'not_awaiting_approval',
+  'approval_expired',
+  'self_approval',
+] as const;
+
+/**
+ * A text that a model, a customer or a caller wrote: to be read after the facts, labelled, and never as one of them. Whole, and in the form
+ * of `displayText`. `member`: where it stood in what was sent; null for an entry of the context.
+ */
+export const UntrustedText = z.strictObject({
+  label: z.enum(['request', 'proposal', 'context']),
+  /** Who wrote it: a principal id, a proposer, or what the context names. */
+  source: z.string(),
+  member: z.string().nullable(),
+  text: z.string(),
+  flagged: z.boolean(),
+});
+export type UntrustedText = z.infer<typeof UntrustedText>;
+
+/**
+ * What an approver has to see before a decision, and nothing that is not bound: `facts` are the lines that the approval's `display_digest`
+ * is of, and `rule` and `expires_at` stand in the approval's own text. The digests are those to send with the decision.
+ */
+export const ApprovalCard = RunStanding.extend({
+  tenant_id: ExternalId,
+  /** The database's clock at this read. */
+  as_of: Instant,
+  approval_id: z.string(),
+  approval_digest: Digest,
+  action_digest: Digest,
+  action_revision: z.int().positive(),
+  expires_at: Instant,
+  facts: z.array(DisplayField),
+  /** Whether any of the facts holds characters that could have deceived. */
+  flagged: z.boolean(),
+  rule: Approval.pick({
+    policy: true,
+    policy_version: true,
+    policy_rule: true,
+    approvals_required: true,
+    groups_required: true,
+    method: true,
+    break_glass: true,
+  }),
+  /** Oldest first. `obstacle`: why it does not count as an approval now; null when it does. Reasons are in the form of `displayText`. */
+  decisions: z.array(RecordedDecision.extend({ obstacle: z.string().nullable() })),
+  standing: z.strictObject({ suffices: z.boolean(), detail: z.string() }),
+  /** Whether the caller may approve, the broken glass aside. With `self_approval` a rejection is still theirs to make. */
+  mine: z.strictObject({ may_decide: z.boolean(), why_not: z.enum(WHY_NOT).nullable() }),
+  untrusted: z.array(UntrustedText),
+});
+export type ApprovalCard = z.infer<typeof ApprovalCard>;
 
 /** One line of a list. */
 export const RunSummary = z.strictObject({
@@ -127,6 +196,24 @@ export const PublicKeys = z.strictObject({
   ),
 });
 export type PublicKeys = z.infer<typeof PublicKeys>;
+
+/** Something that somebody must look at: a sign of tampering, or a broken glass. `detail` depends on the code. */
+export const Alarm = z.strictObject({
+  alarm_id: z.int().positive(),
+  at: Instant,
+  /** Who raised it. */
+  service: z.string(),
+  code: z.string(),
+  run_id: RunId.nullable(),
+  /** Whose decision raised it; null where no person did anything. */
+  principal_id: z.string().nullable(),
+  detail: z.record(z.string(), Json),
+});
+export type Alarm = z.infer<typeof Alarm>;
+
+/** The tenant's alarms, newest first. `next_after` is what to give as `after` for the older ones; null on the last page. */
+export const Alarms = z.strictObject({ alarms: z.array(Alarm), next_after: z.int().positive().nullable() });
+export type Alarms = z.infer<typeof Alarms>;
 
 /**
  * Dispatches that are switched off: all of them (`scope` is `all`) or those of one connector. Whoever's runs wait reads the reason.

@@ -1,6 +1,8 @@
 import type { RunId } from '@counterstamp/manifest-core';
 import type { z } from 'zod';
 import {
+  Alarms,
+  ApprovalCard,
   CreatedRun,
   CreationOptions,
   DecidedRun,
@@ -77,6 +79,8 @@ export interface ApiClient {
   createRun(body: Body<CreateRunBody>): Promise<CreatedRun & { created: boolean }>;
   getRun(run_id: RunId): Promise<RunView>;
   listRuns(query?: { state?: ListQuery['state']; limit?: number; cursor?: string }): Promise<RunPage>;
+  /** What an approver has to see before a decision. */
+  approvalCard(run_id: RunId): Promise<ApprovalCard>;
   runEvents(run_id: RunId): Promise<RunEvents>;
   receipt(run_id: RunId, query?: ReceiptQuery): Promise<SignedEnvelope>;
   propose(run_id: RunId, body: Body<ProposeBody>): Promise<ProposedRun>;
@@ -106,6 +110,8 @@ export interface ApiClient {
   /** Process lives, newest first. */
   listInstances(query?: { service?: InstancesQuery['service']; limit?: number }): Promise<Instances>;
   fenceInstance(instance_id: string, body: Body<FenceBody>): Promise<FencedInstance>;
+  /** Newest first. `after`: the alarm that the page before ended with. */
+  listAlarms(query?: { after?: number; limit?: number }): Promise<Alarms>;
   /** Everything that is on hold. */
   listHolds(): Promise<Holds>;
   /** `scope`: `all`, or the name of a connector. */
@@ -187,6 +193,7 @@ export function createClient(options: ClientOptions): ApiClient {
     },
     getRun: async (run_id) => (await call(ROUTES.getRun, RunView, { run_id })).body,
     listRuns: async (query = {}) => (await call(ROUTES.listRuns, RunPage, { query: parametersOf(query) })).body,
+    approvalCard: async (run_id) => (await call(ROUTES.approvalCard, ApprovalCard, { run_id })).body,
     runEvents: async (run_id) => (await call(ROUTES.runEvents, RunEvents, { run_id })).body,
     receipt: async (run_id, query = {}) =>
       (await call(ROUTES.receipt, SignedEnvelope, { run_id, query: parametersOf(query) })).body,
@@ -214,6 +221,7 @@ export function createClient(options: ClientOptions): ApiClient {
       (await call(ROUTES.listInstances, Instances, { query: parametersOf(query) })).body,
     fenceInstance: async (instance_id, body) =>
       (await call(ROUTES.fenceInstance, FencedInstance, { instance_id, body })).body,
+    listAlarms: async (query = {}) => (await call(ROUTES.listAlarms, Alarms, { query: parametersOf(query) })).body,
     listHolds: async () => (await call(ROUTES.listHolds, Holds)).body,
     setHold: async (scope, body) => (await call(ROUTES.setHold, Holds, { scope, body })).body,
     releaseHold: async (scope) => (await call(ROUTES.releaseHold, ReleasedHold, { scope })).body,

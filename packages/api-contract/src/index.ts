@@ -1,4 +1,7 @@
 export {
+  Alarm,
+  Alarms,
+  ApprovalCard,
   Checkpoints,
   CreatedRun,
   CreationOptions,
@@ -29,6 +32,8 @@ export {
   SessionView,
   SignedEnvelope,
   SupportedVerdict,
+  UntrustedText,
+  WHY_NOT,
 } from './answers.ts';
 export {
   AddPasskeyBody,
@@ -52,6 +57,7 @@ export {
 } from './bodies.ts';
 export { type ApiClient, ApiUnreachable, type ClientOptions, createClient, type Fetch } from './client.ts';
 export {
+  AlarmsQuery,
   CheckpointsQuery,
   HOLD_SCOPE_ALL,
   HoldParameters,

@@ -61,6 +61,22 @@ export const CheckpointsQuery = z.strictObject({
   limit: rows(CHECKPOINTS_MAX),
 });
 
+/** Alarms that one answer holds at most. */
+const ALARMS_MAX = 1_000;
+
+/**
+ * Query of `GET /v1/alarms`. `after` is the alarm that the page before ended with; absent: from the newest. `limit` is 1 to 1000, 50 when
+ * absent.
+ */
+export const AlarmsQuery = z.strictObject({
+  after: z
+    .string()
+    .regex(/^[1-9][0-9]{0,14}$/, 'after is the number of an alarm')
+    .transform(Number)
+    .optional(),
+  limit: rows(ALARMS_MAX),
+});
+
 /**
  * Query of `GET /v1/runs`. `limit` is 1 to 200, 50 when absent. `cursor` is a `next_cursor` of the same list (same `state`).
  */

@@ -2,6 +2,8 @@ import { Json } from '@counterstamp/manifest-core';
 import { createRoute } from '@hono/zod-openapi';
 import { z } from 'zod';
 import {
+  Alarms,
+  ApprovalCard,
   Checkpoints,
   CreatedRun,
   CreationOptions,
@@ -43,6 +45,7 @@ import {
   VerdictBody,
 } from './bodies.ts';
 import {
+  AlarmsQuery,
   CheckpointsQuery,
   HoldParameters,
   InstanceParameters,
@@ -129,6 +132,24 @@ export const ROUTES = {
       400: malformed,
       401: unauthenticated,
       404: notFound,
+      429: limited,
+      503: unavailable,
+    },
+  }),
+  approvalCard: createRoute({
+    method: 'get',
+    path: '/v1/runs/{run_id}/card',
+    summary:
+      'What an approver has to see before a decision: the facts that are bound, then who wrote what beside them.',
+    security,
+    request: { params: RunParameters },
+    responses: {
+      200: json('The approval that was asked for last, with its standing', ApprovalCard),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
+      404: problem('run_not_found, approval_not_found (none was asked for, or a new one is being prepared)'),
+      409: problem('card_not_bound'),
       429: limited,
       503: unavailable,
     },
@@ -316,6 +337,21 @@ export const ROUTES = {
       409: problem('instance_alive; the detail says by which sign'),
       413: tooLarge,
       415: unsupported,
+      429: limited,
+      503: unavailable,
+    },
+  }),
+  listAlarms: createRoute({
+    method: 'get',
+    path: '/v1/alarms',
+    summary: 'Signs of tampering, and broken glasses, in the tenant’s runs. Each needs somebody to look.',
+    security,
+    request: { query: AlarmsQuery },
+    responses: {
+      200: json('Newest first', Alarms),
+      400: malformed,
+      401: unauthenticated,
+      403: problem('role_missing'),
       429: limited,
       503: unavailable,
     },

@@ -120,6 +120,11 @@ export const ERRORS = {
     status: 409,
     title: 'The digest is not that of the action that waits; load the run again and decide on what it shows.',
   },
+  card_not_bound: {
+    status: 409,
+    title:
+      'What would be shown is not what the approval binds, so nobody is shown it. Treat it as tampering: see `counterstamp alarm list`.',
+  },
   stale_revision: { status: 409, title: 'The run changed meanwhile; load it again.' },
   approval_expired: { status: 410, title: 'The approval expired; a late decision is never used.' },
   not_awaiting_approval: { status: 409, title: 'The run is not waiting for an approval.' },

@@ -536,8 +536,6 @@ begin
   v_now := cs.clock();
 
   select * into v_request from cs.approval_request a where a.approval_id = v_run.approval_id and a.run_id = p_run;
-  -- What the executor verified is what stands: between its load and this lock nobody exchanged the question.
-  if v_request.approval_digest is distinct from p_attempt ->> 'approval_digest' then result := 'stale'; return; end if;
   select * into v_action from cs.action a where a.run_id = p_run and a.action_revision = v_run.action_revision;
   -- Only decisions that the executor verified itself (their signatures, from the stored bytes) may count; who made them is asked anew.
   select * into v_suffices from cs.approvals_suffice(v_run, v_request, p_count_dev_keys, coalesce(p_attempt -> 'decision_ids', '[]'), null);
@@ -563,6 +561,9 @@ begin
   elsif cs.tagged_digest('cs.action.v1', v_action.action_canonical) is distinct from v_request.action_digest
      or p_attempt ->> 'action_digest' is distinct from v_request.action_digest then
     result := 'digest_mismatch'; detail := 'the stored action is not the approved one';
+  -- What the executor verified is what stands: between its load and this lock nobody exchanged the question.
+  elsif v_request.approval_digest is distinct from p_attempt ->> 'approval_digest' then
+    result := 'digest_mismatch'; detail := 'the approval request is not the one that was verified';
   elsif exists (select from cs.decision d where d.approval_id = v_request.approval_id and d.decision = 'reject') then
     result := 'approval_invalid'; detail := 'an approver rejected';
   elsif not v_suffices.suffices then

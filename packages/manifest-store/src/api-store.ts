@@ -18,6 +18,7 @@ import {
   type Trigger,
   uuidOfRunId,
 } from '@counterstamp/manifest-core';
+import { listAlarms, type RaisedAlarm } from './alarms.ts';
 import { listCheckpoints } from './checkpoints.ts';
 import { answered, type Sql } from './connection.ts';
 import { type Hold, listHolds, setHold } from './holds.ts';
@@ -27,7 +28,7 @@ import { loadRun } from './load-run.ts';
 import type { Principal, PrincipalRef } from './principal.ts';
 import { readAs } from './read-as.ts';
 import { type ReceiptRecord, receiptRecord } from './receipt-record.ts';
-import { listRuns, type RunSummary, runEvents } from './run-reads.ts';
+import { approverObstacle, listRuns, type RunSummary, runEvents } from './run-reads.ts';
 import { sealFacts, sealRun } from './sealed/seal-values.ts';
 import type { Sealing } from './sealed/sealing.ts';
 import { recordAudit } from './worker-store.ts';
@@ -135,6 +136,10 @@ export interface ApiStore {
   /** Newest first. `before`: the last run of the page before. */
   list(tenant: string, filter: { state?: State; before?: RunId; limit: number }): Promise<RunSummary[]>;
   events(tenant: string, run_id: RunId): Promise<StoredEvent[] | undefined>;
+  /** Why this principal's approval of the run would not count now; null when nothing stands against it. */
+  approverObstacle(who: PrincipalRef, run_id: RunId): Promise<string | null>;
+  /** Newest first. `after`: the last one of the page before. */
+  alarms(tenant: string, filter: { after?: number; limit: number }): Promise<RaisedAlarm[]>;
   /** Everything that a run's receipt shows, of one moment. `disclose: false` leaves facts and the deciders' words out. */
   receipt(tenant: string, run_id: RunId, disclose: boolean): Promise<ReceiptRecord | undefined>;
   /** Signed checkpoints of the whole installation, oldest first, after one of them. */
@@ -205,6 +210,8 @@ export function createApiStore(sql: Sql, deps: { sealing?: Sealing | undefined }
     load: (tenant, run_id) => readAs(sql, tenant, (tx) => loadRun(tx, run_id, tenant, sealing)),
     list: (tenant, filter) => listRuns(sql, tenant, filter),
     events: (tenant, run_id) => runEvents(sql, tenant, run_id),
+    approverObstacle: (who, run_id) => approverObstacle(sql, who, run_id),
+    alarms: (tenant, filter) => listAlarms(sql, tenant, filter),
     receipt: (tenant, run_id, disclose) => receiptRecord(sql, tenant, run_id, disclose, sealing),
     checkpoints: (after, limit) => listCheckpoints(sql, after, limit),
 

@@ -1,3 +1,4 @@
+export type { RaisedAlarm } from './alarms.ts';
 export type {
   ApiStore,
   CreateOutcome,

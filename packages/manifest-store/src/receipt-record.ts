@@ -137,10 +137,10 @@ export async function receiptRecord(
     : () => 'not_disclosed' as const;
   return {
     ...rest,
-    evidence: evidence.map((item) => {
-      const { salt, facts_canonical, sealed, ...shown } = item;
-      return { ...shown, facts: facts(item) };
-    }),
+    evidence: evidence.map(({ salt, facts_canonical, sealed, ...item }) => ({
+      ...item,
+      facts: facts({ ...item, salt, facts_canonical, sealed }),
+    })),
     approval: approval === null ? null : displayed(approval),
     decisions: decisions.map((decision) => ({ ...decision, reason: told(decision.reason, disclose) })),
   };

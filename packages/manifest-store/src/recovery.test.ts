@@ -1105,9 +1105,9 @@ describe('a person’s verdict', () => {
     await expect(db.owner`update cs.verdict_support set principal_id = 'x'`).rejects.toMatchObject({ code: 'CS006' });
   });
 
-  test('an operator whose key was revoked is none', async () => {
+  test('an operator who lost the role is none', async () => {
     const former = await db.principal('operator', 'former');
-    await db.owner`update cs.api_key set revoked_at = cs.clock() where principal_id = ${former.principal_id}`;
+    await db.owner`update cs.principal set roles = '{}' where principal_id = ${former.principal_id}`;
     expect(await verdict((await doubted()).row, 'landed', {}, former)).toMatchObject({ result: 'role_missing' });
   });
 });

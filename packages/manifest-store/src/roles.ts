@@ -46,6 +46,8 @@ export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
     'record_audit',
     'instance_beat',
     'end_instance',
+    'approver_obstacle',
+    'request_chain',
     'checkpoint_covering',
     'set_hold',
     'authenticate',

@@ -7,6 +7,7 @@ import {
   uuidOfRunId,
 } from '@counterstamp/manifest-core';
 import type { Sql } from './connection.ts';
+import type { PrincipalRef } from './principal.ts';
 import { readAs } from './read-as.ts';
 
 /** A run as a list shows it. */
@@ -54,4 +55,20 @@ export async function runEvents(sql: Sql, tenant: string, run_id: RunId): Promis
       order by e.revision`,
   );
   return rows.length === 0 ? undefined : rows.map((row) => ({ run_id, ...row }));
+}
+
+/** Why a principal's approval of a run would not count now (`cs.approver_obstacle`); null when nothing stands against it. */
+export async function approverObstacle(
+  sql: Sql,
+  { tenant_id, principal_id }: PrincipalRef,
+  run_id: RunId,
+): Promise<string | null> {
+  const [row] = await readAs(
+    sql,
+    tenant_id,
+    (tx) => tx<{ obstacle: string | null }[]>`
+      select cs.approver_obstacle(r, ${principal_id}, false) as obstacle from cs.run r
+       where r.run_id = ${uuidOfRunId(run_id)}::uuid and r.tenant_id = ${tenant_id}`,
+  );
+  return row === undefined ? 'unknown' : row.obstacle;
 }

@@ -133,6 +133,6 @@ export async function readWalls(sql: Pick<Sql, 'unsafe'>): Promise<WalledTable[]
       coalesce((select json_agg(json_build_object('name', p.policyname, 'command', p.cmd, 'permissive', p.permissive = 'PERMISSIVE', 'roles', to_json(p.roles::text[]),
           'condition', regexp_replace(p.qual, '\\s+', ' ', 'g')) order by p.policyname)
         from pg_policies p where p.schemaname = 'cs' and p.tablename = c.relname), '[]') as policies
-    from pg_class c where c.relnamespace = 'cs'::regnamespace and c.relkind in ('r', 'p') order by c.relname`),
+    from pg_class c where c.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'cs') and c.relkind in ('r', 'p') order by c.relname`),
   );
 }

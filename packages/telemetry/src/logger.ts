@@ -2,9 +2,13 @@ import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pin
 
 export type { Logger };
 
+/** Where Postgres quotes what it refused: a whole row in `detail`, the text that it could not read in `where`. Constraint and table stay. */
+const QUOTING = ['detail', 'where'];
+
 /**
  * A JSON logger for one process. Fields of the catalogue: `service`, `instance_id`, `run_id`, `revision`, `stage`, `tenant_id`, `code`.
- * What could hold a secret is censored wherever it is nested two deep or less.
+ * What could hold a secret is censored wherever it is nested two deep or less, and so is what Postgres quotes of
+ * the data in an error.
  */
 export function createLogger(
   options: { service: string; instance_id: string; level: string },
@@ -27,6 +31,7 @@ export function createLogger(
         'secret',
         '*.secret',
         'url.password',
+        ...QUOTING.flatMap((member) => [`err.${member}`, `err.aggregateErrors[*].${member}`]),
       ],
       censor: '[redacted]',
     },

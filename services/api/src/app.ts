@@ -4,6 +4,7 @@ import { NotPermitted, StoreUnavailable } from '@counterstamp/manifest-store';
 import { OpenAPIHono, type RouteConfig } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { secureHeaders } from 'hono/secure-headers';
+import { listAlarms } from './alarms.ts';
 import { authenticate } from './authentication.ts';
 import { type Action, type Caller, may } from './caller.ts';
 import { cancelRun } from './cancel-run.ts';
@@ -23,9 +24,9 @@ import { problemResponse, type Refused, refused } from './problem.ts';
 import { propose } from './proposals.ts';
 import { createRateGate } from './rate-limits.ts';
 import { listCheckpoints, publicKeys, receipt } from './receipts.ts';
-import { getRun, listRuns, runEvents } from './runs.ts';
+import { getApprovalCard, getRun, listRuns, runEvents } from './runs.ts';
 import { isFromOrigin, isHttps } from './session-cookie.ts';
-import { readSession, signIn, signInOptions, signOut, stepUp, stepUpOptions } from './session-routes.ts';
+import { readSession, signInByPasskey, signInOptions, signOut, stepUp, stepUpOptions } from './session-routes.ts';
 import { traceparentOf } from './traceparent.ts';
 import { supportVerdict, verdict } from './verdicts.ts';
 
@@ -135,10 +136,10 @@ export function createApp(deps: ApiDeps): Api {
     return (await ('kind' in who ? rates.admitUnknown(addressOf(c)) : rates.admit(who))) ?? who;
   }
 
-  /** A route for principals with a role. `command`: its refusals are tries that the audit keeps. */
-  function mountFor<T>(
+  /** A route for whoever has a credential. `command`: its refusals are tries that the audit keeps. */
+  function mountKnown<T>(
     route: Route,
-    action: Action,
+    action: string,
     command: boolean,
     perform: (call: Call) => Promise<Answer<T>>,
   ): void {
@@ -146,12 +147,23 @@ export function createApp(deps: ApiDeps): Api {
       const who = await admitted(c);
       if ('kind' in who) return problemResponse(who);
       const parameters = c.req.param();
-      const answer = may(who, action)
-        ? await perform({ deps, hints, who, request: c.req.raw, parameters })
-        : refused(action === 'decide' ? 'not_an_approver' : 'role_missing', '', { detail: rolesOf(who) });
+      const answer = await perform({ deps, hints, who, request: c.req.raw, parameters });
       if (answer.kind === 'refused' && command && leavesTrace(answer)) await audit(who, action, parameters, answer);
       return respond(c, answer);
     });
+  }
+
+  /** A route for principals with a role. */
+  function mountFor<T>(
+    route: Route,
+    action: Action,
+    command: boolean,
+    perform: (call: Call) => Promise<Answer<T>>,
+  ): void {
+    const code = action === 'decide' ? 'not_an_approver' : 'role_missing';
+    mountKnown<T>(route, action, command, async (call) =>
+      may(call.who, action) ? await perform(call) : refused(code, '', { detail: rolesOf(call.who) }),
+    );
   }
 
   /** A route for signed-in people, whatever their roles: what it does is about themselves, or judged further on. */
@@ -161,27 +173,23 @@ export function createApp(deps: ApiDeps): Api {
     command: boolean,
     perform: (call: SessionCall) => Promise<Answer<T>>,
   ): void {
-    mount(route, async (c) => {
-      const who = await admitted(c);
-      if ('kind' in who) return problemResponse(who);
-      const parameters = c.req.param();
-      const answer =
-        who.via === 'session' && deps.signIn !== undefined
-          ? await perform({ deps, hints, who, signIn: deps.signIn, request: c.req.raw, parameters })
-          : refused('session_required');
-      if (answer.kind === 'refused' && command && leavesTrace(answer)) await audit(who, action, parameters, answer);
-      return respond(c, answer);
-    });
+    const { signIn } = deps;
+    mountKnown<T>(route, action, command, async (call) =>
+      call.who.via === 'session' && signIn !== undefined
+        ? await perform({ ...call, who: call.who, signIn })
+        : refused('session_required'),
+    );
   }
 
   /** A route on which people enrol and sign in: nobody is known yet, but the page has to be ours. */
   function mountOpen<T>(route: Route, perform: (call: OpenCall) => Promise<Answer<T>>): void {
+    const { signIn } = deps;
     mount(route, async (c) => {
-      if (deps.signIn === undefined) return problemResponse(refused('sign_in_unavailable'));
+      if (signIn === undefined) return problemResponse(refused('sign_in_unavailable'));
       const tooOften = await rates.admitUnknown(addressOf(c));
       if (tooOften !== undefined) return problemResponse(tooOften);
-      if (!isFromOrigin(c.req.raw, deps.signIn.origin)) return problemResponse(refused('csrf_refused'));
-      return respond(c, await perform({ deps, signIn: deps.signIn, request: c.req.raw }));
+      if (!isFromOrigin(c.req.raw, signIn.origin)) return problemResponse(refused('csrf_refused'));
+      return respond(c, await perform({ deps, signIn, request: c.req.raw }));
     });
   }
 
@@ -212,6 +220,7 @@ export function createApp(deps: ApiDeps): Api {
   mountFor(ROUTES.createRun, 'create_run', true, createRun);
   mountFor(ROUTES.listRuns, 'list_runs', false, listRuns);
   mountFor(ROUTES.getRun, 'get_run', false, getRun);
+  mountFor(ROUTES.approvalCard, 'approval_card', false, getApprovalCard);
   mountFor(ROUTES.runEvents, 'run_events', false, runEvents);
   mountFor(ROUTES.receipt, 'receipt', false, receipt);
   mountFor(ROUTES.checkpoints, 'list_checkpoints', false, listCheckpoints);
@@ -223,13 +232,14 @@ export function createApp(deps: ApiDeps): Api {
   mountFor(ROUTES.supportVerdict, 'support_verdict', true, supportVerdict);
   mountFor(ROUTES.listInstances, 'list_instances', false, listInstances);
   mountFor(ROUTES.fenceInstance, 'fence_instance', true, fenceInstance);
+  mountFor(ROUTES.listAlarms, 'list_alarms', false, listAlarms);
   mountFor(ROUTES.listHolds, 'list_holds', false, listHolds);
   mountFor(ROUTES.setHold, 'set_hold', true, setHold);
   mountFor(ROUTES.releaseHold, 'release_hold', true, releaseHold);
   mountOpen(ROUTES.enrolmentOptions, enrolmentOptions);
   mountOpen(ROUTES.enrol, enrol);
   mountOpen(ROUTES.signInOptions, signInOptions);
-  mountOpen(ROUTES.signIn, signIn);
+  mountOpen(ROUTES.signIn, signInByPasskey);
   mountOidc(ROUTES.oidcLogin, oidcLogin);
   mountOidc(ROUTES.oidcCallback, oidcCallback);
   mountForSession(ROUTES.readSession, 'read_session', false, readSession);

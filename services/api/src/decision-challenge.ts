@@ -1,5 +1,5 @@
-import { type DecisionChallenge, DecisionChallengeBody } from '@counterstamp/api-contract';
-import type { Approval } from '@counterstamp/manifest-core';
+import { type DecisionChallenge, DecisionChallengeBody, type RecordedDecision } from '@counterstamp/api-contract';
+import type { Approval, Decision } from '@counterstamp/manifest-core';
 import type { PasskeySummary, PrincipalRole } from '@counterstamp/manifest-store';
 import { decisionChallenge as challengeOf, decisionPreImage, reasonDigest } from '@counterstamp/signatures';
 import { type Answer, answered, runIdOf, type SessionCall } from './command.ts';
@@ -33,9 +33,13 @@ export async function decisionChallenge(call: SessionCall): Promise<Answer<Decis
   const loaded = await deps.store.load(who.tenant_id, id.run_id);
   if (loaded === undefined) return refused('run_not_found');
   const { approval, state } = loaded.manifest;
-  if (approval?.approval_id !== body.value.approval_id) return refused('approval_not_found', '/approval_id');
-  if (!isAsShown(approval, body.value)) return refused('digest_mismatch');
-  if (state !== 'awaiting_approval') return refused('not_awaiting_approval');
+  // What stands now is not what was shown: an earlier approval of the run is void, and any other was never its own.
+  if (approval === null || !isAsShown(approval, body.value)) return refused('digest_mismatch');
+  if (state === 'expired') return refused('approval_expired');
+  if (state !== 'awaiting_approval')
+    return refused(approval.decisions.length > 0 ? 'already_decided' : 'not_awaiting_approval', '', {
+      decisions: approval.decisions.map(recordedOf),
+    });
   if (decision === 'break_glass' && !approval.break_glass) return refused('break_glass_not_allowed', '/decision');
   const passkey = chosen(await deps.identities.listPasskeys(who), body.value.credential_id);
   if (passkey === undefined) return refused('credential_revoked', '/credential_id');
@@ -63,11 +67,24 @@ export async function decisionChallenge(call: SessionCall): Promise<Answer<Decis
   return answered({ pre_image, challenge, options: { ...options }, expires_at });
 }
 
+function recordedOf({
+  decision_id,
+  decision,
+  principal_id,
+  method,
+  decided_at,
+  reason,
+  break_glass,
+}: Decision): RecordedDecision {
+  return { decision_id, decision, principal_id, method, decided_at, reason, break_glass };
+}
+
 function isAsShown(
   approval: Approval,
-  shown: Pick<DecisionChallengeBody, 'approval_digest' | 'action_digest' | 'action_revision'>,
+  shown: Pick<DecisionChallengeBody, 'approval_id' | 'approval_digest' | 'action_digest' | 'action_revision'>,
 ): boolean {
   return (
+    approval.approval_id === shown.approval_id &&
     approval.approval_digest === shown.approval_digest &&
     approval.action_digest === shown.action_digest &&
     approval.action_revision === shown.action_revision

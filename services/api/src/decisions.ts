@@ -1,4 +1,5 @@
 import { DecideBody, type DecidedRun } from '@counterstamp/api-contract';
+import type { RunId } from '@counterstamp/manifest-core';
 import type { DecisionCommit } from '@counterstamp/manifest-store';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
 import { type Refused, refused } from './problem.ts';
@@ -42,7 +43,10 @@ export async function decide(call: Call): Promise<Answer<DecidedRun>> {
   if (result === 'recorded' || result === 'repeated') {
     const decision = decided.find((one) => one.principal_id === who.principal_id);
     if (row === null || decision === undefined) throw new Error(`a decision was ${result}, but it is not there`);
-    if (result === 'recorded') hints.send(row, 'decision.committed.before-hint');
+    if (result === 'recorded') {
+      if (break_glass) raiseBrokenGlass(call, row.run_id, decision.decision_id);
+      hints.send(row, 'decision.committed.before-hint');
+    }
     return answered({ result, run_id, state: row.state, revision: row.revision, decision, decisions: decided });
   }
   return refused(result, PATHS[result] ?? '', {
@@ -50,6 +54,13 @@ export async function decide(call: Call): Promise<Answer<DecidedRun>> {
     audited: result !== 'run_not_found',
     ...(result === 'already_decided' ? { decisions: decided } : {}),
   });
+}
+
+/** Said aloud once the commit has written the audit event: a log that could not be written must not undo the decision. */
+function raiseBrokenGlass({ deps, who }: Call, run_id: RunId, decision_id: string): void {
+  const { tenant_id, principal_id } = who;
+  deps.log.error({ run_id, tenant_id, principal_id, decision_id, code: 'break_glass' }, 'alarm: the glass was broken');
+  deps.alarm?.('break_glass');
 }
 
 type Proof = ({ ok: true } & Pick<DecisionCommit, 'method' | 'assertion'>) | { ok: false; refused: Refused };

@@ -29,7 +29,7 @@ export interface ApiDeps {
   /** Absent in development only: then nobody can sign in. */
   signIn?: SignIn | undefined;
   /** Absent in development only: then no receipt is signed. */
-  receipts?: ReceiptSigning;
+  receipts?: ReceiptSigning | undefined;
   /** Absent where no identity provider is set up. */
   oidc?: Oidc;
   queue: Queue;
@@ -50,4 +50,6 @@ export interface ApiDeps {
   /** One round trip to the queue's backend, at most 1 s, never rejecting; for `/readyz` only. */
   pingQueue?: () => Promise<{ kind: 'ok' | 'unavailable' }>;
   observe?: (request: ObservedRequest) => void;
+  /** Counts what somebody must look at; its audit event is written already. */
+  alarm?: (code: 'break_glass') => void;
 }

@@ -1,8 +1,9 @@
-import { stopReason } from '@counterstamp/manifest-core';
+import { type RunId, stopReason } from '@counterstamp/manifest-core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { fuzzDoor } from '../../../testing/case-inputs/fuzzed-bodies.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
+import { signedIn } from '../testing/browser.ts';
 import { expectUnchanged, type Sent } from '../testing/stored-bytes.ts';
 import { realDoors } from '../testing/workflow-doors.ts';
 
@@ -14,7 +15,9 @@ let operator: string;
 
 beforeAll(async () => {
   fixture = await apiFixture();
-  api = await fixture.start({ workflows: realDoors });
+  // A fuzz is one principal who asks far too often.
+  const rates = { per_principal: 1_000_000, per_tenant: 1_000_000, unauthenticated: 1_000_000 };
+  api = await fixture.start({ workflows: realDoors, rates });
   requester = (await fixture.store.principal('requester')).key;
   approver = (await fixture.store.principal('approver')).key;
   operator = (await fixture.store.principal('operator')).key;
@@ -143,3 +146,47 @@ test('any verdict, support, fence or query of an operator is never a fault of ou
   expect(await api.client(operator).getRun(run_id)).toMatchObject({ revision, parked_reason: 'effect_not_found' });
   expect(api.logged).toEqual([]);
 });
+
+test('anything in the bodies of enrolling, signing in and signing is never a fault of ours, and opens nothing', async () => {
+  const person = await signedIn(fixture, api.url, 'fuzzed', ['approver']);
+  const { run_id } = await fixture.store.toAwaitingApproval({}, { bound: { method: 'passkey' } });
+  const approval = (await api.client(approver).getRun(run_id)).approval;
+  const { approval_id = '', approval_digest = '', action_digest = '', action_revision = 0 } = approval ?? {};
+  const shown = { approval_id, approval_digest, action_digest, action_revision, decision: 'approve' };
+  const asked = await person.challenge(run_id as RunId, shown);
+  const right = await person.sign(asked.body);
+  const { response } = right;
+  const count = async () =>
+    await fixture.store.owner`
+      select (select count(*)::int from cs.session) as sessions, (select count(*)::int from cs.passkey) as passkeys,
+        (select count(*)::int from cs.decision) as decisions`;
+  const before = await count();
+  // `rawId` is the same text again and decides nothing.
+  const member = fc.constantFrom('id', 'type', 'clientDataJSON', 'authenticatorData', 'signature');
+  await fc.assert(
+    fc.asyncProperty(fc.jsonValue({ stringUnit: 'binary' }), member, async (any, name) => {
+      const outer = ['id', 'type'].includes(name);
+      const bent = outer
+        ? { ...response, [name]: any }
+        : { ...response, response: { ...response.response, [name]: any } };
+      const replies = await Promise.all([
+        person.send('POST', '/v1/session', { response: bent }),
+        person.send('POST', '/v1/session/step-up', { response: any }),
+        person.send('POST', '/v1/enrolment/options', any),
+        person.send('POST', '/v1/enrolment', { invitation: 'x'.repeat(43), name: any, response: bent }),
+        person.send('POST', '/v1/passkeys', { name: 'x', response: any }),
+        person.send('DELETE', `/v1/passkeys/${encodeURIComponent(JSON.stringify(any))}`),
+        person.challenge(run_id as RunId, { ...shown, credential_id: any }),
+        person.decide(run_id as RunId, { ...shown, assertion: { ...right, response: bent } }),
+        person.decide(run_id as RunId, { ...shown, assertion: { ...right, pre_image: any } }),
+      ]);
+      for (const reply of replies) {
+        expect(reply.status).toBeGreaterThanOrEqual(400);
+        expect(reply.status).toBeLessThan(500);
+      }
+    }),
+    { numRuns: 150 },
+  );
+  expect(await count()).toEqual(before);
+  expect(api.logged).toEqual([]);
+}, 120_000);

@@ -149,8 +149,7 @@ describe('a fence', () => {
       store: {
         ...fixture.store.api,
         async fence(who, said) {
-          await fixture.store
-            .owner`update cs.api_key set revoked_at = cs.clock() where principal_id = ${leaving.principal_id}`;
+          await fixture.store.owner`update cs.principal set roles = '{}' where principal_id = ${leaving.principal_id}`;
           return await fixture.store.api.fence(who, said);
         },
       },

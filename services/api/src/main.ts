@@ -8,6 +8,7 @@ import { type Bindings, createApp } from './app.ts';
 import { parseConfig } from './config.ts';
 import { listen } from './listen.ts';
 import { createOidc } from './oidc.ts';
+import { loadPasskeys } from './passkey-ceremonies.ts';
 import type { WorkflowDoor } from './workflow-door.ts';
 
 /** Runs the api until it is told to end: HTTP in, commands and reads out. It decides nothing. */
@@ -40,11 +41,13 @@ export async function runApi(env: Environment): Promise<void> {
         development: config.development,
         log: shell.log,
         observe: ({ duration_ms, ...request }) => metrics.httpRequest({ ...request, seconds: duration_ms / 1_000 }),
+        alarm: (code) => metrics.alarm(code),
         pingQueue: () => queue.ping(),
       });
       const app = new Hono<{ Bindings: Bindings }>()
         .get('/metrics', async (c) => c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }))
         .all('*', (c) => api.fetch(c.req.raw, c.env));
+      if (config.signIn !== undefined) await loadPasskeys();
       const server = await listen(app.fetch, { host: config.http_host, port: config.http_port });
       const beats = startBeating(shell, () => store.beat(shell.instance_id, shell.process));
       return {

@@ -11,7 +11,7 @@ const PROVIDER = {
 
 function signIn(): Record<string, string> {
   const COUNTERSTAMP_INSTALLATION_KEY = generateSigningKey();
-  const key = publicJwk(parseSigningKey(COUNTERSTAMP_INSTALLATION_KEY), ['credential']);
+  const key = publicJwk(parseSigningKey(COUNTERSTAMP_INSTALLATION_KEY), ['credential', 'receipt']);
   return {
     COUNTERSTAMP_ORIGIN: 'https://approve.example.com',
     COUNTERSTAMP_INSTALLATION_KEY,

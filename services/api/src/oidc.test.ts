@@ -1,6 +1,7 @@
 import { createIdentityStore, disablePerson, enablePerson, hashSecret, linkPerson } from '@counterstamp/manifest-store';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ApiFixture, apiFixture, ORIGIN, type RunningApi } from '../testing/api-fixture.ts';
+import { ORIGIN } from '../../../testing/browser.ts';
+import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
 import { type RunningProvider, startIdentityProvider } from '../testing/identity-provider.ts';
 import { createOidc } from './oidc.ts';
 import { FLOW_LIFE_MS, flowKeyOf, newFlow, openFlow, sealFlow } from './oidc-flow.ts';

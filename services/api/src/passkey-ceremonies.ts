@@ -10,6 +10,11 @@ import { rpIdOf, type SignIn } from './sign-in.ts';
 // Loaded when first needed: with its certificate parsers the library is by far the heaviest import of the api.
 const library = () => import('@simplewebauthn/server');
 
+/** Loads what passkeys need, so that the first person who decides does not wait for it. */
+export async function loadPasskeys(): Promise<void> {
+  await library();
+}
+
 /** Shown by browsers beside the name of the person. */
 const RP_NAME = 'Counterstamp';
 

@@ -1,8 +1,14 @@
+import { createClient } from '@counterstamp/api-contract';
+import type { SoftwareAuthenticator } from '@counterstamp/signatures/software-authenticator';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Browser, createBrowser, ORIGIN } from '../../../testing/browser.ts';
 import { settableClock } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { type Browser, createBrowser, signedIn } from '../testing/browser.ts';
+import { invited, signedIn } from '../testing/browser.ts';
 import { STEP_UP_MS } from './sessions.ts';
+
+type RequestJson = Parameters<SoftwareAuthenticator['authenticate']>[0];
+type CreationJson = Parameters<SoftwareAuthenticator['register']>[0];
 
 let fixture: ApiFixture;
 let api: RunningApi;
@@ -80,6 +86,35 @@ test("the last passkey, an unknown one and another person's stay, and the tries 
     (event) => event.what === 'revoke_passkey' && event.principal_id === browser.principal_id,
   );
   expect(tries.map((event) => event.code)).toEqual(['passkey_last', 'passkey_not_found', 'passkey_not_found']);
+});
+
+test('the client speaks for a signed-in person as for a key', async () => {
+  const browser = await signedIn(fixture, api.url, 'tilda', []);
+  const { authenticator, session, cookie = '' } = browser;
+  const headers = () => ({ cookie, origin: ORIGIN, 'x-csrf-token': session?.csrf_token ?? '' });
+  const client = createClient({ baseUrl: api.url, fetch, headers });
+  const asked = <O>({ options }: { options: unknown }) => options as O;
+
+  expect(await client.readSession()).toEqual(session);
+  const response = await authenticator.authenticate(asked<RequestJson>(await client.stepUpOptions()));
+  expect(await client.stepUp({ response })).toMatchObject({ name: 'tilda' });
+  const made = await authenticator.register(asked<CreationJson>(await client.passkeyOptions()));
+  const { passkeys } = await client.addPasskey({ name: 'spare', response: made });
+  expect(passkeys.map((passkey) => passkey.name)).toEqual(['a key', 'spare']);
+  expect((await client.revokePasskey(made.id)).passkeys.at(-1)?.revoked_at).not.toBeNull();
+  expect(await client.listPasskeys()).toMatchObject({ passkeys: [{ name: 'a key' }, { name: 'spare' }] });
+
+  const again = await authenticator.authenticate(asked<RequestJson>(await client.signInOptions()));
+  expect(await client.signIn({ response: again })).toMatchObject({ name: 'tilda' });
+  expect(await client.signOut()).toEqual({ ended: true });
+  await expect(client.readSession()).rejects.toMatchObject({ code: 'unauthenticated' });
+
+  const { token: invitation } = await invited(fixture, 'ulla', []);
+  const open = createClient({ baseUrl: api.url, fetch, headers: () => ({ origin: ORIGIN }) });
+  const options = await open.enrolmentOptions({ invitation });
+  expect(options.name).toBe('ulla');
+  const first = await authenticator.register(asked<CreationJson>(options));
+  expect(await open.enrol({ invitation, name: 'a key', response: first })).toMatchObject({ name: 'ulla' });
 });
 
 test('adding and revoking ask for a fresh proof of who one is', async () => {

@@ -1,18 +1,10 @@
 import { ROUTES, type RouteName } from '@counterstamp/api-contract';
 import type { RunId } from '@counterstamp/manifest-core';
-import { generateSigningKey, parseSigningKey, publicJwk } from '@counterstamp/signatures';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Browser, ORIGIN } from '../../../testing/browser.ts';
 import { newRunId } from '../../../testing/store-fixture.ts';
-import {
-  type ApiFixture,
-  apiFixture,
-  createBody,
-  INPUT,
-  ORIGIN,
-  PROPOSAL,
-  type RunningApi,
-} from '../testing/api-fixture.ts';
-import { type Browser, signedIn } from '../testing/browser.ts';
+import { type ApiFixture, apiFixture, createBody, INPUT, PROPOSAL, type RunningApi } from '../testing/api-fixture.ts';
+import { signedIn } from '../testing/browser.ts';
 
 /**
  * Who may do what, on their own tenant's things and on another's. Columns: the role of a key; no key at all; a key that expired, one that was
@@ -26,10 +18,10 @@ const SPEC = `
   listRuns          own   200        200        200        200        401        401        401        200
   getRun            own   200        200        200        200        401        401        401        200
   getRun            other 404        404        404        404        401        401        401        404        run_not_found
+  approvalCard      own   200        200        200        200        401        401        401        200
+  approvalCard      other 404        404        404        404        401        401        401        404        run_not_found
   runEvents         own   200        200        200        200        401        401        401        200
   runEvents         other 404        404        404        404        401        401        401        404        run_not_found
-  receipt           own   200        200        200        200        401        401        401        200
-  receipt           other 404        404        404        404        401        401        401        404        run_not_found
   receipt           own   200        200        200        200        401        401        401        200
   receipt           other 404        404        404        404        401        401        401        404        run_not_found
   propose           own   200        403        403        403        401        401        401        403        role_missing
@@ -46,6 +38,7 @@ const SPEC = `
   supportVerdict    other 403        403        404        403        401        401        401        403        role_missing run_not_found
   listInstances     own   403        403        200        403        401        401        401        403        role_missing
   fenceInstance     own   403        403        404        403        401        401        401        403        role_missing instance_not_found
+  listAlarms        own   403        403        200        200        401        401        401        403        role_missing
   listHolds         own   403        403        200        200        401        401        401        403        role_missing
   setHold           own   403        403        200        403        401        401        401        403        role_missing
   releaseHold       own   403        403        200        403        401        401        401        403        role_missing
@@ -64,8 +57,6 @@ const SPEC = `
   addPasskey        own   403        403        403        403        401        401        401        400        session_required member_missing
   revokePasskey     own   403        403        403        403        401        401        401        409        session_required passkey_last
   revokePasskey     other 403        403        403        403        401        401        401        404        session_required passkey_not_found
-  checkpoints       own   403        403        200        200        401        401        401        403        role_missing
-  keys              own   200        200        200        200        200        200        200        200
   checkpoints       own   403        403        200        200        401        401        401        403        role_missing
   keys              own   200        200        200        200        200        200        200        200
   health            own   200        200        200        200        200        200        200        200
@@ -101,8 +92,7 @@ const keys = new Map<CallerName, string>();
 
 beforeAll(async () => {
   fixture = await apiFixture();
-  const key = parseSigningKey(generateSigningKey());
-  api = await fixture.start({ receipts: { key, published: { keys: [publicJwk(key, ['receipt'])] } } });
+  api = await fixture.start();
   const { owner } = fixture.store;
   for (const role of ['requester', 'approver', 'operator', 'auditor'] as const) {
     keys.set(role, (await fixture.store.principal(role)).key);
@@ -132,8 +122,8 @@ const REQUESTS: Record<RouteName, Ask> = {
   createRun: ({ supersedes }) => ({ path: '/v1/runs', body: createBody(supersedes === null ? {} : { supersedes }) }),
   listRuns: at('/v1/runs'),
   getRun: onRun(''),
+  approvalCard: onRun('/card'),
   runEvents: onRun('/events'),
-  receipt: onRun('/receipt'),
   receipt: onRun('/receipt'),
   propose: onRun('/proposals', { proposal: PROPOSAL }),
   decide: ({ run_id, decision }) => ({ path: `/v1/runs/${run_id}/decisions`, body: decision }),
@@ -143,6 +133,7 @@ const REQUESTS: Record<RouteName, Ask> = {
   supportVerdict: onRun('/supports', { kind: 'waive_fencing', reason: 'seen', revision: 6 }),
   listInstances: at('/v1/instances'),
   fenceInstance: at('/v1/instances/ins_unknown/fence', { evidence: 'gone' }),
+  listAlarms: at('/v1/alarms'),
   listHolds: at('/v1/holds'),
   setHold: at('/v1/holds/sandbox-payments', { reason: 'test' }),
   releaseHold: at('/v1/holds/sandbox-payments'),
@@ -160,8 +151,6 @@ const REQUESTS: Record<RouteName, Ask> = {
   passkeyOptions: at('/v1/passkeys/options', {}),
   addPasskey: at('/v1/passkeys', {}),
   revokePasskey: ({ credential_id }) => ({ path: `/v1/passkeys/${credential_id}` }),
-  checkpoints: at('/v1/checkpoints'),
-  keys: at('/v1/keys'),
   checkpoints: at('/v1/checkpoints'),
   keys: at('/v1/keys'),
   health: at('/healthz'),

@@ -1,5 +1,6 @@
-import { ListQuery, type RunEvents, type RunPage, type RunView } from '@counterstamp/api-contract';
+import { type ApprovalCard, ListQuery, type RunEvents, type RunPage, type RunView } from '@counterstamp/api-contract';
 import { Digest, dispatchGuards, Revision, STATES, STOP_REASONS, type State } from '@counterstamp/manifest-core';
+import { approvalCard } from './approval-card.ts';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
 import { holdGuard } from './holds.ts';
@@ -31,6 +32,33 @@ export async function getRun(call: Call): Promise<Answer<RunView>> {
     as_of: now,
     settles_at: door === undefined ? null : settlesAt(manifest, executors, deps.durations, door.visibilityMs),
   });
+}
+
+/** What an approver has to see before a decision, and nothing that the approval does not bind. */
+export async function getApprovalCard(call: Call): Promise<Answer<ApprovalCard>> {
+  const { deps, who } = call;
+  const id = runIdOf(call);
+  if (!id.ok) return id.refused;
+  const { run_id } = id;
+  const [loaded, obstacle] = await Promise.all([
+    deps.store.load(who.tenant_id, run_id),
+    deps.store.approverObstacle(who, run_id),
+  ]);
+  if (loaded === undefined) return refused('run_not_found');
+  const made = approvalCard(loaded, { who, obstacle, development: deps.development });
+  switch (made.kind) {
+    case 'card':
+      return answered(made.card);
+    case 'not_asked':
+      return refused('approval_not_found');
+    case 'not_bound':
+      // A read changes nothing, so the audit event is the executor's, which stops the run; whoever reads logs learns of it now.
+      deps.log.error(
+        { run_id, code: 'card_not_bound', member: made.member },
+        'what is stored is not what the approval binds',
+      );
+      return refused('card_not_bound', '', { detail: `The approval binds another ${made.member}.` });
+  }
 }
 
 /** The tenant's runs, newest first, page by page. */

@@ -1,7 +1,8 @@
 import { OPENAPI_PATH, ROUTES } from '@counterstamp/api-contract';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Browser } from '../../../testing/browser.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { type Browser, signedIn } from '../testing/browser.ts';
+import { signedIn } from '../testing/browser.ts';
 
 let fixture: ApiFixture;
 let api: RunningApi;

@@ -29,7 +29,7 @@ export async function signInOptions({ deps, signIn, request }: OpenCall): Promis
 }
 
 /** Signs the person of a passkey in. An unknown passkey and a revoked one get the same answer. */
-export async function signIn({ deps, signIn, request }: OpenCall): Promise<Answer<SessionView>> {
+export async function signInByPasskey({ deps, signIn, request }: OpenCall): Promise<Answer<SessionView>> {
   const body = await readBody(request, PasskeyAnswerBody);
   if (!body.ok) return body.refused;
   const { response } = body.value;

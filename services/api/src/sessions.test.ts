@@ -1,8 +1,9 @@
 import { disablePerson, invitePerson } from '@counterstamp/manifest-store';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Browser, createBrowser } from '../../../testing/browser.ts';
 import { settableClock, testIds } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { type Browser, createBrowser, invited, signedIn } from '../testing/browser.ts';
+import { invited, signedIn } from '../testing/browser.ts';
 import { SESSION_IDLE_MS, SESSION_LIFE_MS, STEP_UP_MS } from './sessions.ts';
 
 let fixture: ApiFixture;

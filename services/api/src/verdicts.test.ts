@@ -428,9 +428,18 @@ describe('a verdict is refused', () => {
       expect(foreign).toMatchObject({ status: 404, body: { code: 'run_not_found' } });
       expect(foreign.body).toEqual(never.body);
     }
-    expect((await auditsOf(run.run_id)).map(([what, code]) => [what, code])).toEqual([
-      ['verdict', 'run_not_found'],
-      ['support_verdict', 'run_not_found'],
+    // What they tried is in their own audit, without a word that names the run at its owner.
+    expect(await auditsOf(run.run_id)).toEqual([]);
+    const tried = (
+      (await fixture.audits()) as { what: string; code: string; principal_id: string; run_id: string | null }[]
+    )
+      .filter((one) => one.principal_id === south.principal_id)
+      .map(({ what, code, run_id }) => [what, code, run_id]);
+    expect(tried).toEqual([
+      ['verdict', 'run_not_found', null],
+      ['verdict', 'run_not_found', null],
+      ['support_verdict', 'run_not_found', null],
+      ['support_verdict', 'run_not_found', null],
     ]);
   });
 
@@ -454,8 +463,7 @@ describe('a verdict is refused', () => {
     const slow = await fixture.start({
       failpoint: {
         reach: async () => {
-          await fixture.store
-            .owner`update cs.api_key set revoked_at = cs.clock() where principal_id = ${leaving.principal_id}`;
+          await fixture.store.owner`update cs.principal set roles = '{}' where principal_id = ${leaving.principal_id}`;
         },
         reachSync: () => undefined,
       },

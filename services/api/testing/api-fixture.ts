@@ -33,6 +33,7 @@ import {
 } from '@counterstamp/signatures';
 import { serve } from '@hono/node-server';
 import { z } from 'zod';
+import { ORIGIN } from '../../../testing/browser.ts';
 import { evidenceDraft, type StoreFixture, storeFixture, testIds } from '../../../testing/store-fixture.ts';
 import {
   type Api,
@@ -122,9 +123,6 @@ export interface RunningApi {
   get(path: string, key?: string): Promise<Reply>;
   client(key: string): ApiClient;
 }
-
-/** Where people's browsers are, whatever address the api listens at. */
-export const ORIGIN = 'https://approve.example.com';
 
 /** Sign-in and receipts with a key of their own, and a set that lists no other. */
 export function testSigning(): { signIn: SignIn; receipts: ReceiptSigning } {

@@ -55,8 +55,20 @@ export async function checkpointOnce({ key, file }: CheckpointSettings, deps: Ch
   if (!(await deps.commit(due, envelope))) return false;
   deps.log.info({ seq: due.seq, runs: due.leaves.length, key_id: key.key_id }, 'checkpoint signed');
   // After the commit: a line that the database does not have would look like a history cut off.
-  if (file !== undefined) await appendFile(file, `${JSON.stringify(envelope)}\n`, { mode: 0o644 });
+  if (file !== undefined) await exportTo(file, envelope, due.seq, deps.log);
   return due.leaves.length === LEAVES_MAX;
+}
+
+/** The checkpoint stands without its line, so that a full disk does not stop the next ones; but somebody has to add it. */
+async function exportTo(file: string, envelope: Envelope, seq: number, log: Logger): Promise<void> {
+  try {
+    await appendFile(file, `${JSON.stringify(envelope)}\n`, { mode: 0o644 });
+  } catch (error) {
+    log.error(
+      { seq, reason: error instanceof Error ? error.message : String(error) },
+      'a checkpoint was signed and stored, but not exported to the file: add it from GET /v1/checkpoints',
+    );
+  }
 }
 
 function leafOf(head: CheckpointDue['leaves'][number]): CheckpointLeaf {

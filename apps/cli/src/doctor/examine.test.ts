@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { prepareFleetDatabase } from '../../../../testing/fleet.ts';
 import { redisUrl, type TestDatabase, testDatabase } from '../../../../testing/services.ts';
 import { TEST_ROLE_PREFIX, TEST_SECRET } from '../../../../testing/store-fixture.ts';
+import { testInstallation } from '../../../../testing/test-installation.ts';
 import { examine } from './examine.ts';
 import type { Finding } from './finding.ts';
 import { subjectOf } from './subject.ts';
@@ -31,7 +32,7 @@ async function findingsOf(change: Record<string, string> = {}): Promise<Finding[
     COUNTERSTAMP_PAYMENTS_URL: 'http://pay.test',
     COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk',
     COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk',
-    COUNTERSTAMP_DATA_KEY: Buffer.alloc(32, 1).toString('base64url'),
+    ...testInstallation().env,
     ...change,
   };
   return await examine(await subjectOf(env, undefined, []));

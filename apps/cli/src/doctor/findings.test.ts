@@ -1,6 +1,7 @@
 import { PROFILES } from '@counterstamp/manifest-core';
 import type { RoleReport } from '@counterstamp/manifest-store';
 import { describe, expect, test } from 'vitest';
+import { testInstallation } from '../../../../testing/test-installation.ts';
 import { configurationFindings, durationFindings } from './configuration.ts';
 import { clockDifference, roleFinding } from './database.ts';
 import { failed, findingsPage, ok, warning } from './finding.ts';
@@ -13,7 +14,7 @@ const ENV = {
   COUNTERSTAMP_PAYMENTS_URL: 'http://pay.test',
   COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk',
   COUNTERSTAMP_PAYMENTS_WRITE_KEY: 'sk',
-  COUNTERSTAMP_DATA_KEY: Buffer.alloc(32, 1).toString('base64url'),
+  ...testInstallation().env,
 };
 const FLEET = {
   pid: 4711,

@@ -32,6 +32,8 @@ export async function installationKeys(folder: StateFolder, env: Environment): P
     data_key: given(env.COUNTERSTAMP_DATA_KEY) ?? kept.data_key,
   };
   const trusted_keys = given(env.COUNTERSTAMP_TRUSTED_KEYS) ?? publicHalves(keys);
+  // For `verify-receipt`. Written anew at each start: what the services trust is what a verifier is given.
+  await replacePrivate(folder.trusted_keys, `${trusted_keys}\n`);
   return { ...keys, trusted_keys };
 }
 

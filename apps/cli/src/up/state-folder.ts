@@ -39,6 +39,8 @@ export interface StateFolder {
   request: string;
   /** Keys that must outlive the database: without them no passkey counts and nothing sealed opens. */
   installation: string;
+  /** Public halves of the signing keys: what a verifier of receipts is given. */
+  trusted_keys: string;
 }
 
 export function stateFolder(dir: string): StateFolder {
@@ -51,6 +53,7 @@ export function stateFolder(dir: string): StateFolder {
     keys: at('keys.json'),
     request: at('refund.json'),
     installation: at('installation.json'),
+    trusted_keys: at('trusted-keys.json'),
   };
 }
 
