@@ -57,6 +57,9 @@ import {
   type StoredDecision,
 } from './memory-run.ts';
 
+/** Members of an approval request as the product writes it. */
+type Bound = Record<string, string | number> & { groups_required?: Approval['groups_required']; break_glass?: boolean };
+
 /**
  * Rules that stand in SQL and that only the simulation's constructor can leave out. Each is one line of `cs.commit_*`; see protocol.md section 4.
  */
@@ -616,7 +619,7 @@ export class MemoryStore {
   ): StoredApproval {
     const { action, approval_request: asked } = facts;
     const { made } = run;
-    const bound = asked === undefined ? undefined : (JSON.parse(asked.canonical) as JsonObject);
+    const bound = asked === undefined ? undefined : (JSON.parse(asked.canonical) as Bound);
     const expiresMs = Date.parse(String(bound?.expires_at));
     if (
       action === undefined ||
@@ -646,7 +649,7 @@ export class MemoryStore {
       action_digest: action.digest,
       action_revision: action_revision as Approval['action_revision'],
       approvals_required: Number(bound.approvals_required),
-      groups_required: (bound.groups_required ?? {}) as Approval['groups_required'],
+      groups_required: bound.groups_required ?? {},
       method: (bound.method ?? 'session') as Approval['method'],
       break_glass: bound.break_glass === true,
       policy: String(bound.policy),

@@ -25,7 +25,6 @@ function mapped(name: CaseName, order_id: string): string {
     caseText(name)
       .replace('"payment_ref": "pay_test_0001"', `"order_id": "${order_id}"`)
       .replace('"payment_ref": "pay_test_jpy_5800"', `"order_id": "${order_id}"`)
-    .replace('"payment_ref":', '"order_id":')
       .replace('"payment_ref": ', '"order_id": ')
       .replace(/"note": ("(?:[^"\\]|\\.)*"(?:,\s*"summary": "[^"]*")?)/, '"metadata": { "note": $1 }')
       // What a customer wrote is context of the request: their words, and where they came from.

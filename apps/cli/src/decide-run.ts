@@ -1,8 +1,8 @@
-import type { DecidedRun, RunView } from '@counterstamp/api-contract';
+import type { ApprovalCard, DecidedRun } from '@counterstamp/api-contract';
 import type { Command } from 'commander';
 import { type AccessOptions, openApi, withAccess } from './api-access.ts';
 import { parseRunId } from './commands/run-id.ts';
-import { CliFailure, EXIT } from './failure.ts';
+import { CliFailure, EXIT, WHERE_PEOPLE_DECIDE } from './failure.ts';
 import { printJson } from './output/print.ts';
 
 interface DecideOptions extends AccessOptions {
@@ -38,35 +38,44 @@ async function decideRun(id: string, decision: 'approve' | 'reject', options: De
   const run_id = parseRunId(id);
   const client = await openApi(options, 'approver');
   const run = await client.getRun(run_id);
-  const { approval } = run;
-  if (run.state !== 'awaiting_approval' || approval === null) {
+  if (run.state !== 'awaiting_approval' || run.approval === null) {
     const why = run.stop_reason === null ? '' : ` (${run.stop_reason.code})`;
     throw new CliFailure(
       `The run does not wait for a decision: it is ${run.state}${why}.`,
       `See \`counterstamp run show ${run_id}\`.`,
     );
   }
-  await showAction(run);
-  if (options.yes !== true && !(await agreed(decision))) {
-    throw new CliFailure('Nothing was decided.', undefined);
+  const card = await client.approvalCard(run_id);
+  await showCard(card);
+  if (options.yes !== true) {
+    // Nobody is asked for what would be refused whatever they answer.
+    if (card.mine.why_not === 'approvals_need_development')
+      throw new CliFailure('A key decides nothing here (approvals_need_development).', WHERE_PEOPLE_DECIDE);
+    if (!(await agreed(decision))) throw new CliFailure('Nothing was decided.', undefined);
   }
   const decided = await client.decide(run_id, {
-    approval_id: approval.approval_id,
+    approval_id: card.approval_id,
     decision,
-    approval_digest: approval.approval_digest,
-    action_digest: approval.action_digest,
-    action_revision: approval.action_revision,
+    approval_digest: card.approval_digest,
+    action_digest: card.action_digest,
+    action_revision: card.action_revision,
     ...(options.reason === undefined ? {} : { reason: options.reason }),
   });
   if (options.json) printJson(decided);
-  else process.stdout.write(`${decidedText(decided, approval.approvals_required)}\n`);
+  else process.stdout.write(`${decidedText(decided, card.rule.approvals_required)}\n`);
 }
 
 /** On standard error with `--json`'s reader in mind: standard output then holds the answer alone. */
-async function showAction(run: RunView): Promise<void> {
-  const { actionLines } = await import('./output/run-page.ts');
-  process.stderr.write(`${run.run_id} of ${run.tenant_id} asks for:\n`);
-  for (const line of actionLines(run)) process.stderr.write(`${`  ${line}`.trimEnd()}\n`);
+async function showCard(card: ApprovalCard): Promise<void> {
+  const [{ actionLines, untrustedLines }, { section, UNTRUSTED_TITLE }] = await Promise.all([
+    import('./output/card-lines.ts'),
+    import('./output/run-page.ts'),
+  ]);
+  const parts = [
+    section(`${card.run_id} of ${card.tenant_id} asks for:`, actionLines(card)),
+    section(UNTRUSTED_TITLE, untrustedLines(card.untrusted)),
+  ];
+  process.stderr.write(`${parts.filter((part) => part !== '').join('\n\n')}\n`);
 }
 
 async function agreed(decision: string): Promise<boolean> {

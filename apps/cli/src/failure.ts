@@ -31,12 +31,18 @@ export function explain(error: unknown): { sentence: string; next: string | unde
   return explainDatabase(error) ?? { sentence: firstLine(error.message), next: undefined, exit: EXIT.refused };
 }
 
+/** Outside development a key proves no person. */
+export const WHERE_PEOPLE_DECIDE =
+  'Whoever may approve signs in at the address of the installation (its COUNTERSTAMP_ORIGIN) and decides there with their passkey.';
+
 /** Next steps for refusals of the api that have an obvious one. */
 const NEXT_BY_CODE: Readonly<Record<string, string>> = {
   unauthenticated: 'Give a valid key with --key or COUNTERSTAMP_KEY; `counterstamp key create` makes one.',
   role_missing: 'Use a key whose role may do this; `counterstamp key create --role …` makes one.',
   not_an_approver: 'Decide with an approver’s key (--key, or --as approver on a local fleet).',
   self_approval: 'Another person has to decide.',
+  approvals_need_development: WHERE_PEOPLE_DECIDE,
+  card_not_bound: 'Decide nothing. `counterstamp alarm list` and docs/operations/alarms.md say how to look.',
   run_not_found: 'Check the run id and the key’s tenant with `counterstamp run list`.',
   digest_mismatch: 'Look again with `counterstamp run show RUN_ID` and decide on what it shows now.',
   stale_revision: 'Look again with `counterstamp run show RUN_ID`, then repeat the command.',

@@ -23,6 +23,8 @@ describe('the command line', () => {
     [['up', '--tour-only', '--no-tour']],
     [['up', '--what']],
     [['up', '--hold', '--tour-only']],
+    [['alarm', 'list', '--limit', '0']],
+    [['alarm', 'list', '--after', 'x']],
     [['hold', 'set']],
     [['hold', 'release', '--reason', 'x']],
     [['doctor', '--service', 'nobody']],
@@ -112,7 +114,7 @@ describe('the command line', () => {
   test('every command has help with an example', async () => {
     const program = createProgram();
     const leaves = program.commands.flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
-    expect(leaves).toHaveLength(40);
+    expect(leaves).toHaveLength(41);
     for (const command of leaves) {
       let help = '';
       command.configureOutput({

@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { addAlarmList } from './commands/alarm-list.ts';
 import { addApprove } from './commands/approve.ts';
 import { addCheckHistory } from './commands/check-history.ts';
 import { addDoctor } from './commands/doctor.ts';
@@ -90,6 +91,8 @@ export function createProgram(): Command {
   addHoldSet(hold);
   addHoldRelease(hold);
   addHoldList(hold);
+  const alarm = program.command('alarm').description('What somebody must look at: tampering, and broken glasses');
+  addAlarmList(alarm);
   addErase(program);
   addRetention(program);
   addReceipt(program);

@@ -82,7 +82,7 @@ export {
 } from './principal.ts';
 export { readAs, type Statements } from './read-as.ts';
 export { type HistoryPage, readHistories, type StoredHistory } from './read-histories.ts';
-export type { ReceiptRecord, RecordedFacts } from './receipt-record.ts';
+export type { ReceiptRecord } from './receipt-record.ts';
 export { RETENTION_CLASSES, type RetentionClass, type RetentionCount, retain } from './retention.ts';
 export { DEFAULT_ROLE_PREFIX, derivedPassword, roleName, roleStatements, serviceUrl } from './roles.ts';
 export type { RunSummary } from './run-reads.ts';

@@ -19,7 +19,7 @@ import type { Sealing } from './sealed/sealing.ts';
 import { factsTextOf, type Opener, openerOf, type StoredEvidence, type StoredRecord } from './sealed/unseal-run.ts';
 
 /** What the facts of a piece of evidence are, or why they are not shown. */
-export type RecordedFacts = { salt: string; canonical: string } | 'erased' | 'not_disclosed';
+type RecordedFacts = { salt: string; canonical: string } | 'erased' | 'not_disclosed';
 
 /** Everything that is recorded of one run and goes into its receipt, as it stood at one moment. Instants are UTC with microseconds. */
 export interface ReceiptRecord {

@@ -98,11 +98,12 @@ function unboundMember(manifest: Manifest, approval: Approval): string | undefin
   const text = parseStrictJson(approval.canonical);
   const bound = Bound.safeParse(text.ok ? text.value : undefined);
   if (!bound.success) return 'approval';
-  const { expires_at, ...members } = bound.data;
+  const { expires_at, ...rest } = bound.data;
+  const members: JsonObject = rest;
   if (epochMs(expires_at) !== epochMs(approval.expires_at)) return 'expires_at';
   const { action } = manifest;
   if (action === null || action.digest !== approval.action_digest) return 'action';
-  const shown: typeof members = {
+  const shown: typeof rest = {
     approval_id: approval.approval_id,
     run_id: manifest.run_id,
     tenant_id: manifest.tenant_id,
@@ -118,7 +119,7 @@ function unboundMember(manifest: Manifest, approval: Approval): string | undefin
     break_glass: approval.break_glass,
   };
   return Object.entries(shown).find(
-    ([name, value]) => canonicalJson(value) !== canonicalJson(members[name as keyof typeof members]),
+    ([name, value]) => canonicalJson(value) !== canonicalJson(members[name] ?? null),
   )?.[0];
 }
 

@@ -43,7 +43,6 @@ const REFUSED = [
   ['O13', 'a request that says it is approved', '13a', 'unknown_member', '//status'],
   ['O14', 'a no-break space in an identifier', '14b', 'identifier_charset', '/order_id'],
   ['O14', 'a Cyrillic letter in an identifier', '14c', 'identifier_charset', '/order_id'],
-  ['O14', 'a summary beside the request', '14a', 'unknown_member', '/summary'],
 ] as const;
 
 describe('the bytes of a case from the field', () => {

@@ -41,7 +41,7 @@ Example:
     });
 }
 
-export function purposesOf(text: string): Purpose[] {
+function purposesOf(text: string): Purpose[] {
   const purposes = text.split(',').map((name) => PURPOSES.find((known) => known === name));
   const known = purposes.filter((purpose) => purpose !== undefined);
   if (known.length < purposes.length || new Set(known).size < known.length)

@@ -1,5 +1,6 @@
 import type { Instance, RunView } from '@counterstamp/api-contract';
-import { actionLines, attemptLines, guardLines, heading, lateLines, observationLines, section } from './run-page.ts';
+import { actionLines, askedOf } from './card-lines.ts';
+import { attemptLines, guardLines, heading, lateLines, observationLines, section } from './run-page.ts';
 import { table } from './table.ts';
 
 /** The runs with an effect in doubt, each with what to do next and from when on an absence counts. Pure. */
@@ -33,7 +34,7 @@ function settlesText({ settles_at, as_of }: Pick<RunView, 'settles_at' | 'as_of'
 export function doubtPage(run: RunView, instances: readonly Instance[]): string {
   return [
     heading(run),
-    section('What was approved', actionLines(run)),
+    section('What was approved', actionLines(askedOf(run))),
     section('Attempts', attemptLines(run)),
     section('Observations', observationLines(run)),
     section('Answers that came late', lateLines(run)),

@@ -1,5 +1,6 @@
-import type { RunView } from '@counterstamp/api-contract';
+import type { ApprovalCard, RunView } from '@counterstamp/api-contract';
 import { z } from 'zod';
+import { actionLines, askedOf, untrustedLines } from './card-lines.ts';
 import { printable, table } from './table.ts';
 
 /** The body of an observation of kind `person`, as the database writes it. */
@@ -10,11 +11,18 @@ const PersonBody = z.looseObject({
   effect: z.unknown().optional(),
 });
 
+/** Who wrote what stands below it: nobody whose word counts. */
+export const UNTRUSTED_TITLE =
+  'Written by the caller, a model or a customer: not part of what is approved, and not checked';
+
+/** What there is of a run's approval beside the run itself; `not_bound`: why its facts must not be shown. */
+export type CardView = ApprovalCard | { not_bound: string } | undefined;
+
 /** A run as a person reads it: where it stands and why, what is asked for, and everything that happened to it. Pure. */
-export function runPage(run: RunView): string {
+export function runPage(run: RunView, card?: CardView): string {
   return [
     heading(run),
-    section('Action', actionLines(run)),
+    ...cardSections(run, card),
     section('Decisions', decisionLines(run)),
     section('Attempts', attemptLines(run)),
     section('Observations', observationLines(run)),
@@ -24,6 +32,12 @@ export function runPage(run: RunView): string {
   ]
     .filter((part) => part !== '')
     .join('\n\n');
+}
+
+function cardSections(run: RunView, card: CardView): string[] {
+  if (card === undefined) return [section('Action', actionLines(askedOf(run)))];
+  if ('not_bound' in card) return [section('Action', [`Not shown: ${printable(card.not_bound)}`])];
+  return [section('Action', actionLines(card)), section(UNTRUSTED_TITLE, untrustedLines(card.untrusted))];
 }
 
 export function section(title: string, lines: readonly string[]): string {
@@ -44,24 +58,6 @@ export function heading(run: RunView): string {
   if (run.next !== null) lines.push(`  Next: ${run.next}`);
   if (run.parked_reason !== null) lines.push(`  Settle it: counterstamp reconcile ${run.run_id}`);
   return lines.join('\n');
-}
-
-/** What an approver is asked about, as it is displayed, with the digests that a decision names. */
-export function actionLines(run: Pick<RunView, 'action' | 'approval' | 'action_revision'>): string[] {
-  const { action, approval } = run;
-  if (action === null || approval === null) return [];
-  return [
-    ...table(
-      [],
-      approval.display.map(({ label, value }) => [label, value]),
-    ).split('\n'),
-    '',
-    `action_digest    ${action.digest}`,
-    `approval_digest  ${approval.approval_digest}`,
-    `action_revision  ${approval.action_revision}`,
-    `policy           ${approval.policy} ${approval.policy_version}, ${approval.policy_rule}: ${approval.approvals_required} approval${approval.approvals_required === 1 ? '' : 's'} needed`,
-    `expires          ${approval.expires_at}`,
-  ];
 }
 
 function decisionLines(run: RunView): string[] {

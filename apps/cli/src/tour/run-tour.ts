@@ -6,9 +6,13 @@ import { DEMO_SIGNERS, DEMO_TENANTS, demoName } from '../up/demo-keys.ts';
 import { readDemoKeys, runningFleet, stateFolder } from '../up/state-folder.ts';
 import { GROUPS } from './groups.ts';
 import { play, type Verdict } from './play.ts';
+import { readStranger, verifyReceipts } from './receipts.ts';
 import type { Holder } from './scenario.ts';
 import { enrolSigner, type Signer, type Signers } from './signers.ts';
 import { createTools } from './tools.ts';
+
+/** The last group: it needs every run to have ended. */
+const RECEIPTS_TITLE = 'For a stranger';
 
 /** Milliseconds that an invitation of the tour lives: it is used at once. */
 const INVITATION_LIFE_MS = 60_000;
@@ -51,6 +55,11 @@ export async function runTour(state: string, output: { json: boolean; report: st
       for (const line of verdictLines(verdict)) write(line);
     }
   }
+  const stranger = await readStranger(folder.trusted_keys, origin);
+  const receipts = await verifyReceipts(tools, stranger);
+  all.push(receipts);
+  told.push({ title: RECEIPTS_TITLE, verdicts: [receipts] });
+  for (const line of [`\n${RECEIPTS_TITLE}`, ...verdictLines(receipts)]) write(line);
   const wrong = all.filter((verdict) => !verdict.ok).length;
   const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
   write(

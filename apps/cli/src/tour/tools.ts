@@ -27,13 +27,14 @@ export interface Tools {
   /** Decides as this person would: signed with their passkey where they have one, else with their key. */
   decide(holder: Holder, run_id: RunId, body: DecideBody): Promise<DecidedRun>;
   sandbox: SandboxClient;
-  /** A name that no scenario of any tour had before. */
+  /** A name that no scenario of any tour had before, and what all names of this tour begin with. */
   unique(): string;
+  prefix: string;
 }
 
 export function createTools(fleet: { api_url: string; sandbox_url: string }, keys: DemoKeys, signers: Signers): Tools {
   const clients = new Map<Holder, ApiClient>();
-  const started = Date.now().toString(36);
+  const prefix = `tour_${Date.now().toString(36)}_${process.pid}_`;
   let made = 0;
   const tools: Tools = {
     as(holder) {
@@ -46,7 +47,8 @@ export function createTools(fleet: { api_url: string; sandbox_url: string }, key
       return client;
     },
     sandbox: createSandboxClient(fleet.sandbox_url),
-    unique: () => `tour_${started}_${process.pid}_${++made}`,
+    unique: () => `${prefix}${++made}`,
+    prefix,
     decide: (holder, run_id, body) => (signers.get(holder) ?? tools.as(holder)).decide(run_id, body),
   };
   return tools;
