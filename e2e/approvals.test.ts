@@ -281,6 +281,9 @@ describe('O10 a customer’s message that changes the policy', () => {
     const trusted = run.evidence.filter((item) => item.trusted).map((item) => item.evidence_id);
     expect(trusted).toEqual(expect.arrayContaining(run.action?.fields.evidence_refs as string[]));
     expect(JSON.stringify(run.approval?.display)).not.toContain('second pair of eyes');
+    const card = await fleet.requester.approvalCard(run_id);
+    expect(card.untrusted).toMatchObject([{ label: 'context', source: 'inbox:msg_test_77', text }]);
+    expect([card.facts, card.standing.suffices]).toEqual([run.approval?.display, false]);
     expect(await fleet.ledger(seeded.payment_id)).toEqual([]);
 
     expect((await approve(ana.at[0], run)).status).toBe(200);
@@ -525,6 +528,8 @@ describe('O14 what the approver sees', () => {
     // The payload itself is as it was sent.
     expect(asked.run.action?.fields.metadata).toMatchObject({ note: caseAction('14a').note });
     await expectBound(asked);
+    const card = await fleet.requester.approvalCard(asked.run_id);
+    expect([card.facts, card.flagged, card.action_digest]).toEqual([lines, true, asked.run.action?.digest]);
     const { text } = await cli(['run', 'show', asked.run_id, '--key', fleet.keys.requester]);
     expect(text).toContain('USD 1,999.00');
     expect(text).toContain('⟦U+202E⟧tset.elpmaxe@ana⟦U+202C⟧');

@@ -353,7 +353,9 @@ export function fixedAction(
   const canonical = canonicalJson(wanted.action ?? ACTION);
   const digest = digestOf('cs.action.v1', canonical);
   const approval_id = testIds.id('approval');
-  const display_canonical = canonicalJson([{ field: 'amount_minor', label: 'Amount', value: 'USD 42.00', flagged: false }]);
+  const display_canonical = canonicalJson([
+    { field: 'amount_minor', label: 'Amount', value: 'USD 42.00', flagged: false },
+  ]);
   const bound = canonicalJson({
     profile: 'cs.approval.v1',
     approval_id,

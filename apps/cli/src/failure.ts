@@ -42,7 +42,7 @@ const NEXT_BY_CODE: Readonly<Record<string, string>> = {
   not_an_approver: 'Decide with an approver’s key (--key, or --as approver on a local fleet).',
   self_approval: 'Another person has to decide.',
   approvals_need_development: WHERE_PEOPLE_DECIDE,
-  card_not_bound: 'Decide nothing. `counterstamp alarm list` and docs/operations/alarms.md say how to look.',
+  card_not_bound: 'Decide nothing; docs/operations/alarms.md says how to look.',
   run_not_found: 'Check the run id and the key’s tenant with `counterstamp run list`.',
   digest_mismatch: 'Look again with `counterstamp run show RUN_ID` and decide on what it shows now.',
   stale_revision: 'Look again with `counterstamp run show RUN_ID`, then repeat the command.',

@@ -123,7 +123,7 @@ export const ERRORS = {
   card_not_bound: {
     status: 409,
     title:
-      'What would be shown is not what the approval binds, so nobody is shown it. Treat it as tampering: see `counterstamp alarm list`.',
+      'What would be shown is not what the approval binds, so nobody is shown it. Treat it as tampering: see docs/operations/alarms.md.',
   },
   stale_revision: { status: 409, title: 'The run changed meanwhile; load it again.' },
   approval_expired: { status: 410, title: 'The approval expired; a late decision is never used.' },

@@ -1,3 +1,4 @@
+import { ApprovalCard } from '@counterstamp/api-contract';
 import type { JsonObject, RunId } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Browser } from '../../../testing/browser.ts';
@@ -21,8 +22,15 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.close());
 
-async function cardFor(person: Browser, run_id: RunId): Promise<Awaited<ReturnType<Browser['send']>>> {
-  return await person.send('GET', `/v1/runs/${run_id}/card`);
+function askForCard(person: Browser, run_id: RunId): ReturnType<Browser['send']> {
+  return person.send('GET', `/v1/runs/${run_id}/card`);
+}
+async function cardFor(person: Browser, run_id: RunId): Promise<ApprovalCard> {
+  return ApprovalCard.parse((await askForCard(person, run_id)).body);
+}
+/** What a decision on the card repeats of it. */
+function shownOf({ approval_id, approval_digest, action_digest, action_revision }: ApprovalCard) {
+  return { approval_id, approval_digest, action_digest, action_revision };
 }
 
 /** Changes rows as whoever owns the database can. */
@@ -34,8 +42,7 @@ async function tamper(table: string, change: string, run_id: RunId): Promise<voi
 }
 
 async function breakGlass(run_id: RunId, reason: string): Promise<void> {
-  const { approval_id, approval_digest, action_digest, action_revision } = (await cardFor(ana, run_id)).body;
-  const shown = { approval_id, approval_digest, action_digest, action_revision };
+  const shown = shownOf(await cardFor(ana, run_id));
   const asked = await ana.challenge(run_id, { ...shown, decision: 'break_glass', reason });
   const assertion = await ana.sign(asked.body);
   const decided = { ...shown, decision: 'approve', break_glass: true, reason, assertion };
@@ -49,27 +56,20 @@ describe('the card', () => {
     const { run_id } = await fixture.store.toAwaitingApproval({ on_behalf_of: ben.principal_id });
     const card = await cardFor(ana, run_id);
     expect(card).toMatchObject({
-      status: 200,
-      body: {
-        run_id,
-        state: 'awaiting_approval',
-        facts: [{ label: 'Amount', value: 'USD 42.00', flagged: false }],
-        mine: { may_decide: true, why_not: null },
-        untrusted: [{ label: 'request', member: 'reason', text: 'item arrived damaged' }],
-      },
+      run_id,
+      state: 'awaiting_approval',
+      facts: [{ label: 'Amount', value: 'USD 42.00', flagged: false }],
+      mine: { may_decide: true, why_not: null },
+      untrusted: [{ label: 'request', member: 'reason', text: 'item arrived damaged' }],
     });
-    expect((await cardFor(ben, run_id)).body.mine).toEqual({ may_decide: false, why_not: 'self_approval' });
+    expect((await cardFor(ben, run_id)).mine).toEqual({ may_decide: false, why_not: 'self_approval' });
     const { key } = await fixture.store.principal('approver');
     const byKey = await api.client(key).approvalCard(run_id);
     expect(byKey.mine).toEqual({ may_decide: false, why_not: 'approvals_need_development' });
 
-    const { approval_id, approval_digest, action_digest, action_revision } = card.body;
-    const decided = await ana.decide(run_id, {
-      ...{ approval_id, approval_digest, action_digest, action_revision },
-      decision: 'approve',
-    });
+    const decided = await ana.decide(run_id, { ...shownOf(card), decision: 'approve' });
     expect(decided.body.result).toBe('recorded');
-    expect((await cardFor(ana, run_id)).body).toMatchObject({
+    expect(await cardFor(ana, run_id)).toMatchObject({
       decisions: [{ principal_id: ana.principal_id, obstacle: null }],
       standing: { suffices: true },
       mine: { may_decide: false, why_not: 'already_decided' },
@@ -80,12 +80,12 @@ describe('the card', () => {
     await fixture.store.principal('requester');
     const owner = await signedIn(fixture, api.url, 'owner', ['approver'], { owner_of: ['requester'] });
     const { run_id } = await fixture.store.toAwaitingApproval();
-    expect((await cardFor(owner, run_id)).body.mine.why_not).toBe('self_approval');
+    expect((await cardFor(owner, run_id)).mine.why_not).toBe('self_approval');
   });
 
   test('is unknown before an approval was asked for', async () => {
     const { run_id } = await fixture.store.createRun();
-    expect(await cardFor(ana, run_id)).toMatchObject({ status: 404, body: { code: 'approval_not_found' } });
+    expect(await askForCard(ana, run_id)).toMatchObject({ status: 404, body: { code: 'approval_not_found' } });
   });
 
   test.each([
@@ -99,7 +99,7 @@ describe('the card', () => {
   ])('is refused to everybody once %s was changed: %s', async (table, change, member) => {
     const { run_id } = await fixture.store.toAwaitingApproval();
     await tamper(table, change, run_id);
-    const reply = await cardFor(ana, run_id);
+    const reply = await askForCard(ana, run_id);
     expect(reply).toMatchObject({ status: 409, body: { code: 'card_not_bound' } });
     expect(reply.body.detail).toContain(member);
     expect(api.logged).toContainEqual(

@@ -56,7 +56,7 @@ test('no line of a text begins where a line of ours does: not behind its break, 
   expect(shown.length).toBeGreaterThan(8);
   for (const line of shown.slice(1)) expect(line).toMatch(/^ {8}\S/);
   for (const line of shown) {
-    const columns = [...line].reduce((sum, one) => sum + (one <= '~' ? 1 : 2), 0);
+    const columns = Array.from(line).reduce((sum, one) => sum + (one <= '~' ? 1 : 2), 0);
     expect(columns).toBeLessThanOrEqual(77);
   }
   expect(shown.map((line) => line.slice(8)).join('')).toBe(text.replace('\n', ''));
