@@ -12,11 +12,10 @@ import { testIds } from '../testing/test-ids.ts';
 const BROWSER_MS = 60_000;
 const TENANT = 'shop_north';
 
-/** An answer of the api to a page's fetch. Tests read the members that they expect and assert on them. */
+/** An answer of the api to a page's fetch, with the members that some of them have. */
 interface Answer {
   status: number;
-  // biome-ignore lint/suspicious/noExplicitAny: the shapes are the test's to assert.
-  body: any;
+  body: { options: Record<string, unknown>; csrf_token: string; pre_image: string };
 }
 
 /** A virtual authenticator of Chromium, whose person can be there or not. */

@@ -514,7 +514,15 @@ describe('the database answers as the guards did', () => {
     const decision = { run_id: row.run_id, approval_id, approval_digest, action_digest, action_revision };
     const { result } = await db.api.decide(
       approver,
-      { ...decision, decision_id: testIds.id('decision'), decision: 'reject', method: 'dev_key', break_glass: false, assertion: null, reason: 'asked' },
+      {
+        ...decision,
+        decision_id: testIds.id('decision'),
+        decision: 'reject',
+        method: 'dev_key',
+        break_glass: false,
+        assertion: null,
+        reason: 'asked',
+      },
       3_000,
     );
     return result;

@@ -701,7 +701,7 @@ function logOf(world: World, life: ProcessLife): Logger {
       // An alarm carries no error: what it tells of was done by a script of ours.
       if (err === undefined || !life.alive || err instanceof StoreUnavailable || err instanceof Killed) return;
       world.faults.push(
-        `${life.name}: ${message}: ${err instanceof Error ? `${err.name} ${err.message}` : String(err)}`,
+        `${life.name}: ${message}: ${err instanceof Error ? `${err.name} ${err.message}` : JSON.stringify(err)}`,
       );
     },
     child: () => log,

@@ -12,6 +12,7 @@ CREATE TABLE "cs"."challenge" (
 CREATE TABLE "cs"."checkpoint" (
 	"seq" integer PRIMARY KEY NOT NULL,
 	"at" timestamp(6) with time zone NOT NULL,
+	"covered_until" timestamp(6) with time zone NOT NULL,
 	"envelope" jsonb NOT NULL
 );
 --> statement-breakpoint
@@ -122,8 +123,10 @@ ALTER TABLE "cs"."session" ADD CONSTRAINT "session_principal_id_principal_princi
 CREATE INDEX "challenge_expiry" ON "cs"."challenge" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "passkey_principal" ON "cs"."passkey" USING btree ("principal_id");--> statement-breakpoint
 CREATE INDEX "session_principal" ON "cs"."session" USING btree ("principal_id");--> statement-breakpoint
+CREATE INDEX "audit_event_alarm" ON "cs"."audit_event" USING btree ("tenant_id","audit_id") WHERE what = 'alarm';--> statement-breakpoint
 CREATE UNIQUE INDEX "principal_name_once" ON "cs"."principal" USING btree ("tenant_id",lower("name"));--> statement-breakpoint
 CREATE INDEX "run_event_at" ON "cs"."run_event" USING brin ("at");--> statement-breakpoint
+CREATE INDEX "run_input_subject" ON "cs"."run_input" USING btree ("subject");--> statement-breakpoint
 ALTER TABLE "cs"."approval_request" ADD CONSTRAINT "approval_request_method_known" CHECK (method in ('session', 'passkey'));--> statement-breakpoint
 ALTER TABLE "cs"."decision" ADD CONSTRAINT "decision_break_glass_is_signed_and_told" CHECK (not break_glass or (decision = 'approve' and method = 'passkey' and reason is not null));--> statement-breakpoint
 ALTER TABLE "cs"."decision" ADD CONSTRAINT "decision_method_known" CHECK (method in ('dev_key', 'session', 'passkey'));--> statement-breakpoint

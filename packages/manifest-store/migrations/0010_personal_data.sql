@@ -1,7 +1,5 @@
 -- Personal data under one key per subject: who gets the key, what must be sealed, and how it is destroyed.
 
-CREATE INDEX "run_input_subject" ON "cs"."run_input" USING btree ("subject");
---> statement-breakpoint
 -- The row stays when the key is gone: it says that the subject was erased, and that no key is made for it again.
 create function cs.subject_key_is_erased_for_good() returns trigger
 language plpgsql set search_path = cs, pg_temp

@@ -411,6 +411,7 @@ export const auditEvent = cs.table(
   (t) => [
     index('audit_event_run').on(t.run_id).where(sql`run_id is not null`),
     index('audit_event_tenant').on(t.tenant_id, t.audit_id),
+    index('audit_event_alarm').on(t.tenant_id, t.audit_id).where(sql`what = 'alarm'`),
   ],
 );
 

@@ -14,14 +14,17 @@ export interface SessionCaller extends PrincipalRef {
   csrf_token: string;
 }
 
+/** Whoever has anything to do with runs may read those of their tenant. */
+const READERS = ['requester', 'approver', 'operator', 'auditor', 'break_glass'] as const;
+
 /** What a caller may do: one row per action, named as in the audit. A run of another tenant is unknown to all of them. */
 export const MAY = {
   create_run: ['requester'],
-  list_runs: ['requester', 'approver', 'operator', 'auditor'],
-  get_run: ['requester', 'approver', 'operator', 'auditor'],
-  approval_card: ['requester', 'approver', 'operator', 'auditor'],
-  run_events: ['requester', 'approver', 'operator', 'auditor'],
-  receipt: ['requester', 'approver', 'operator', 'auditor'],
+  list_runs: READERS,
+  get_run: READERS,
+  approval_card: READERS,
+  run_events: READERS,
+  receipt: READERS,
   list_alarms: ['operator', 'auditor'],
   list_checkpoints: ['operator', 'auditor'],
   propose: ['requester'],

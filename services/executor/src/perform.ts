@@ -68,7 +68,8 @@ export async function performDispatch(
   const { store, clock, ids, failpoint, durations, metrics } = deps;
   const { manifest } = run;
   const { action, action_revision, approval, run_id } = manifest;
-  if (action === null || action_revision === null || approval === null) throw new Error('a run is dispatched without an action');
+  if (action === null || action_revision === null || approval === null)
+    throw new Error('a run is dispatched without an action');
   const retry = manifest.state === 'needs_reconciliation';
   const log = deps.log.child({ run_id, revision: manifest.revision, stage: 'execute' });
 

@@ -1,1 +1,0 @@
-ALTER TABLE "cs"."checkpoint" ADD COLUMN "covered_until" timestamp(6) with time zone NOT NULL;
