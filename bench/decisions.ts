@@ -7,12 +7,10 @@ import { parseArgs } from 'node:util';
 import type { RunView } from '@counterstamp/api-contract';
 import { freePort, startEmbeddedPostgres } from '@counterstamp/embedded-postgres';
 import type { Manifest, RunId } from '@counterstamp/manifest-core';
-import { addPerson, invitePerson } from '@counterstamp/manifest-store';
 import { parseTrustedKeys } from '@counterstamp/signatures';
 import { verifyDecisions } from '../services/executor/src/approvals.ts';
-import { type Browser, createBrowser } from '../testing/browser.ts';
+import { type Browser, signedIn } from '../testing/browser.ts';
 import { type Fleet, prepareFleetDatabase, startFleet } from '../testing/fleet.ts';
-import { testIds } from '../testing/test-ids.ts';
 import type { TestInstallation } from '../testing/test-installation.ts';
 import { quantile } from './measure.ts';
 
@@ -69,7 +67,7 @@ try {
 }
 
 async function measure(fleet: Fleet): Promise<Manifest> {
-  const ada = await approver(fleet);
+  const ada = await signedIn(fleet.owner, fleet.apiUrl, 'ada', ['approver']);
   await decideAll(fleet, ada, WARM);
   const { challenge, decide } = await decideAll(fleet, ada, DECISIONS);
   const figures = (name: string, ms: readonly number[]) =>
@@ -85,17 +83,6 @@ async function measure(fleet: Fleet): Promise<Manifest> {
   if (run === undefined) throw new Error('no run completed');
   const { guards: _g, next: _n, as_of: _a, settles_at: _s, ...manifest } = await fleet.requester.getRun(run.run_id);
   return manifest;
-}
-
-async function approver(fleet: Fleet): Promise<Browser> {
-  const who = { tenant_id: 'shop_north', name: 'ada' };
-  await addPerson(fleet.owner, testIds, { ...who, roles: ['approver'], groups: [], owner_of: [] });
-  const invited = await invitePerson(fleet.owner, testIds, { ...who, expiresInMs: 60_000 });
-  if (invited.kind === 'refused') throw new Error(invited.code);
-  const browser = createBrowser(fleet.apiUrl);
-  const enrolled = await browser.enrol(invited.token);
-  if (enrolled.status !== 201) throw new Error(JSON.stringify(enrolled.body));
-  return browser;
 }
 
 /** Decides at the rate, whatever the answers take: a slow one delays nobody's start. */

@@ -17,7 +17,7 @@ import {
 } from '@counterstamp/manifest-store';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type RunningProvider, startIdentityProvider } from '../services/api/testing/identity-provider.ts';
-import { type Browser, type BrowserReply, createBrowser, ORIGIN } from '../testing/browser.ts';
+import { type Browser, type BrowserReply, createBrowser, invited, ORIGIN } from '../testing/browser.ts';
 import { asCreateBody, asProposeBody, caseAction, caseValue } from '../testing/case-inputs/case-input.ts';
 import { type Fleet, poll } from '../testing/fleet.ts';
 import { TEST_ROLE_PREFIX, TEST_SECRET } from '../testing/store-fixture.ts';
@@ -91,17 +91,10 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 }, 30_000);
 
-async function invited(name: string): Promise<string> {
-  const invitation = await invitePerson(fleet.owner, testIds, { tenant_id, name, expiresInMs: 600_000 });
-  if (invitation.kind === 'refused') throw new Error(`not invited: ${invitation.code}`);
-  return invitation.token;
-}
-
 /** A person who enrolled at the first api and is signed in at both. */
 async function person(name: string, roles: PrincipalRole[], groups: string[] = []): Promise<Person> {
-  const added = await addPerson(fleet.owner, testIds, { tenant_id, name, roles, groups, owner_of: [] });
-  if (added.kind === 'refused') throw new Error(`not added: ${added.code}`);
-  return await enrolled(name, await invited(name));
+  const { token } = await invited(fleet.owner, name, roles, { groups });
+  return await enrolled(name, token);
 }
 
 async function enrolled(name: string, invitation: string): Promise<Person> {
@@ -560,7 +553,13 @@ describe('O15 who the approver is', () => {
     expect(added).toMatchObject({ principal_id });
     const again = { tenant_id, name: 'ANN@example.test', roles: [], groups: [], owner_of: [] };
     expect(await addPerson(fleet.owner, testIds, again)).toMatchObject({ kind: 'refused', code: 'name_taken' });
-    const ann = await enrolled(name, await invited('ANN@EXAMPLE.test'));
+    const invitation = await invitePerson(fleet.owner, testIds, {
+      tenant_id,
+      name: 'ANN@EXAMPLE.test',
+      expiresInMs: 600_000,
+    });
+    if (invitation.kind === 'refused') throw new Error(`not invited: ${invitation.code}`);
+    const ann = await enrolled(name, invitation.token);
     expect(ann.principal_id).toBe(principal_id);
 
     const small = await waiting(1, {}, createClient({ baseUrl: urls[1], key, fetch }));
@@ -642,8 +641,7 @@ describe('O16 what only looks, and what comes from a foreign page', () => {
       provider.settings.issuer,
     ]);
     const name = 'ivy';
-    await addPerson(fleet.owner, testIds, { tenant_id, name, roles: ['approver'], groups: [], owner_of: [] });
-    const invitation = await invited(name);
+    const { token: invitation } = await invited(fleet.owner, name, ['approver']);
     const addresses = [...Object.values(ROUTES).map((route) => route.path), OPENAPI_PATH]
       .map((path) => path.replace('{run_id}', asked.run_id).replaceAll(/\{\w+\}/g, 'all'))
       // A browser keeps what stands behind the # of a link; a scanner may not.
@@ -705,8 +703,7 @@ describe('O16 what only looks, and what comes from a foreign page', () => {
     await expectUntouched(asked);
 
     const name = 'ike';
-    await addPerson(fleet.owner, testIds, { tenant_id, name, roles: ['approver'], groups: [], owner_of: [] });
-    const invitation = await invited(name);
+    const { token: invitation } = await invited(fleet.owner, name, ['approver']);
     for (const url of urls)
       for (const [route, body] of [
         ['/v1/enrolment/options', { invitation }],

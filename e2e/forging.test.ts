@@ -1,9 +1,9 @@
 import { createClient, Passkeys, type RunView } from '@counterstamp/api-contract';
 import { canonicalJson, digestOf, type RunId, uuidOfRunId } from '@counterstamp/manifest-core';
-import { addPerson, createApiKey, invitePerson, type PrincipalRole } from '@counterstamp/manifest-store';
+import { createApiKey, type PrincipalRole } from '@counterstamp/manifest-store';
 import { certifyCredential, generateSigningKey, parseSigningKey } from '@counterstamp/signatures';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Browser, createBrowser } from '../testing/browser.ts';
+import { createBrowser, signedIn } from '../testing/browser.ts';
 import { type Fleet, poll } from '../testing/fleet.ts';
 import { testFleet } from '../testing/test-fleet.ts';
 import { testIds } from '../testing/test-ids.ts';
@@ -20,7 +20,7 @@ interface Standing {
 /** What an owner of the database does to it while dispatches are on hold: tables that the product never lets anybody touch. */
 type Forgery = (standing: Standing) => Promise<void>;
 
-type Person = Browser & { principal_id: string; credential_id: string };
+type Person = Awaited<ReturnType<typeof signedIn>> & { credential_id: string };
 
 describe('somebody who may write every table makes no executor act on what nobody signed', () => {
   let fleet: Fleet;
@@ -37,17 +37,9 @@ describe('somebody who may write every table makes no executor act on what nobod
   afterAll(() => fleet?.stop(), 30_000);
 
   async function person(name: string, roles: PrincipalRole[]): Promise<Person> {
-    const added = await addPerson(fleet.owner, testIds, { tenant_id: TENANT, name, roles, groups: [], owner_of: [] });
-    const invited = await invitePerson(fleet.owner, testIds, { tenant_id: TENANT, name, expiresInMs: 60_000 });
-    if (added.kind === 'refused' || invited.kind === 'refused') throw new Error(`${name} was not invited`);
-    const browser = createBrowser(fleet.apiUrl);
-    const enrolled = await browser.enrol(invited.token);
-    if (enrolled.status !== 201) throw new Error(`${name} did not enrol: ${JSON.stringify(enrolled.body)}`);
+    const browser = await signedIn(fleet.owner, fleet.apiUrl, name, roles);
     const { passkeys } = Passkeys.parse((await browser.send('GET', '/v1/passkeys')).body);
-    return Object.assign(browser, {
-      principal_id: added.principal_id,
-      credential_id: passkeys[0]?.credential_id ?? '',
-    });
+    return Object.assign(browser, { credential_id: passkeys[0]?.credential_id ?? '' });
   }
 
   async function sign(browser: Person, run: RunView): Promise<void> {

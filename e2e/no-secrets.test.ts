@@ -1,10 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { Passkeys, type RunView } from '@counterstamp/api-contract';
 import { SERVICES } from '@counterstamp/manifest-core';
-import { addPerson, createApiKey, invitePerson, serviceUrl } from '@counterstamp/manifest-store';
+import { createApiKey, serviceUrl } from '@counterstamp/manifest-store';
 import { generateSigningKey } from '@counterstamp/signatures';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { type Browser, createBrowser } from '../testing/browser.ts';
+import { type Browser, createBrowser, invited } from '../testing/browser.ts';
 import { type Fleet, poll, type ServiceProcess } from '../testing/fleet.ts';
 import { TEST_ROLE_PREFIX, TEST_SECRET } from '../testing/store-fixture.ts';
 import { testFleet } from '../testing/test-fleet.ts';
@@ -121,11 +121,9 @@ describe('what is secret or personal stays out of what everybody sees', () => {
   }
 
   async function invitation(name: string): Promise<string> {
-    await addPerson(fleet.owner, testIds, { tenant_id: TENANT, name, roles: ['approver'], groups: [], owner_of: [] });
-    const invited = await invitePerson(fleet.owner, testIds, { tenant_id: TENANT, name, expiresInMs: 60_000 });
-    if (invited.kind === 'refused') throw new Error(invited.code);
-    secrets.set(`invitation of ${name}`, invited.token);
-    return invited.token;
+    const { token } = await invited(fleet.owner, name, ['approver']);
+    secrets.set(`invitation of ${name}`, token);
+    return token;
   }
 
   async function enrolled(name: string): Promise<Browser> {

@@ -1,21 +1,23 @@
 /// <reference lib="dom" />
 import type { RunView } from '@counterstamp/api-contract';
 import { freePort } from '@counterstamp/embedded-postgres';
-import { addPerson, invitePerson } from '@counterstamp/manifest-store';
 import { type Browser, type CDPSession, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { invited } from '../testing/browser.ts';
 import type { Fleet } from '../testing/fleet.ts';
 import { testFleet } from '../testing/test-fleet.ts';
-import { testIds } from '../testing/test-ids.ts';
 
 /** Milliseconds for a browser to start on a machine that does much else. */
 const BROWSER_MS = 60_000;
-const TENANT = 'shop_north';
 
 /** An answer of the api to a page's fetch, with the members that some of them have. */
 interface Answer {
   status: number;
-  body: { options: Record<string, unknown>; csrf_token: string; pre_image: string };
+  body: {
+    options: PublicKeyCredentialCreationOptionsJSON & PublicKeyCredentialRequestOptionsJSON;
+    csrf_token: string;
+    pre_image: string;
+  };
 }
 
 /** A virtual authenticator of Chromium, whose person can be there or not. */
@@ -83,13 +85,6 @@ describe('passkeys of a real browser', () => {
     };
   }
 
-  async function invitation(name: string): Promise<string> {
-    await addPerson(fleet.owner, testIds, { tenant_id: TENANT, name, roles: ['approver'], groups: [], owner_of: [] });
-    const invited = await invitePerson(fleet.owner, testIds, { tenant_id: TENANT, name, expiresInMs: 60_000 });
-    if (invited.kind === 'refused') throw new Error(invited.code);
-    return invited.token;
-  }
-
   /** A fetch of the page: the browser adds cookie and origin by itself. */
   const post = (path: string, body: unknown, csrf_token?: string): Promise<Answer> =>
     page.evaluate(
@@ -108,25 +103,21 @@ describe('passkeys of a real browser', () => {
       const response = await fetch(where);
       return { status: response.status, body: await response.json() };
     }, path);
-  const createPasskey = (options: Record<string, unknown>): Promise<Record<string, unknown>> =>
+  const createPasskey = (options: PublicKeyCredentialCreationOptionsJSON): Promise<Record<string, unknown>> =>
     page.evaluate(async (json) => {
-      const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(
-        json as unknown as PublicKeyCredentialCreationOptionsJSON,
-      );
+      const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(json);
       const made = (await navigator.credentials.create({ publicKey })) as PublicKeyCredential;
       return { ...made.toJSON() };
     }, options);
-  const usePasskey = (options: Record<string, unknown>, where: Page = page): Promise<Record<string, unknown>> =>
-    where.evaluate(async (json) => {
-      const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(
-        json as unknown as PublicKeyCredentialRequestOptionsJSON,
-      );
+  const usePasskey = (options: PublicKeyCredentialRequestOptionsJSON): Promise<Record<string, unknown>> =>
+    page.evaluate(async (json) => {
+      const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(json);
       const used = (await navigator.credentials.get({ publicKey })) as PublicKeyCredential;
       return { ...used.toJSON() };
     }, options);
 
   async function enrol(name: string): Promise<Answer> {
-    const token = await invitation(name);
+    const { token } = await invited(fleet.owner, name, ['approver']);
     const { body } = await post('/v1/enrolment/options', { invitation: token });
     return await post('/v1/enrolment', {
       invitation: token,

@@ -7,10 +7,15 @@ import type {
   SessionView,
 } from '@counterstamp/api-contract';
 import type { RunId } from '@counterstamp/manifest-core';
+import { addPerson, invitePerson, type PrincipalRole, type Sql } from '@counterstamp/manifest-store';
 import {
   createSoftwareAuthenticator,
   type SoftwareAuthenticator,
 } from '@counterstamp/signatures/software-authenticator';
+import { testIds } from './test-ids.ts';
+
+/** Milliseconds for one answer: beyond them the api hangs, and a test says so rather than waits. */
+const REPLY_MS = 15_000;
 
 /** Where the pages of test installations are; no request goes there. */
 export const ORIGIN = 'https://approve.example.com';
@@ -65,6 +70,7 @@ export function createBrowser(url: string, authenticator = createSoftwareAuthent
       };
       const response = await fetch(`${url}${path}`, {
         method,
+        signal: AbortSignal.timeout(REPLY_MS),
         headers: Object.fromEntries(Object.entries(all).filter(([, value]) => value !== '')),
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
@@ -106,4 +112,36 @@ export function createBrowser(url: string, authenticator = createSoftwareAuthent
     return reply;
   }
   return browser;
+}
+
+/** A person of the tenant and an invitation for them. */
+export async function invited(
+  owner: Sql,
+  name: string,
+  roles: readonly PrincipalRole[],
+  more: { tenant?: string; groups?: readonly string[]; owner_of?: readonly string[] } = {},
+): Promise<{ principal_id: string; token: string }> {
+  const tenant_id = more.tenant ?? 'shop_north';
+  const { groups = [], owner_of = [] } = more;
+  const added = await addPerson(owner, testIds, { tenant_id, name, roles, groups, owner_of });
+  if (added.kind === 'refused') throw new Error(`not added: ${added.code}`);
+  const invitation = await invitePerson(owner, testIds, { tenant_id, name, expiresInMs: 3_600_000 });
+  if (invitation.kind === 'refused') throw new Error(`not invited: ${invitation.code}`);
+  return { principal_id: added.principal_id, token: invitation.token };
+}
+
+/** A person who enrolled and is signed in at this api. */
+export async function signedIn(
+  owner: Sql,
+  url: string,
+  name: string,
+  roles: readonly PrincipalRole[],
+  more?: Parameters<typeof invited>[3],
+): Promise<Browser & { principal_id: string }> {
+  const { principal_id, token } = await invited(owner, name, roles, more);
+  const browser = createBrowser(url);
+  const enrolled = await browser.enrol(token);
+  if (enrolled.status !== 201)
+    throw new Error(`${name} could not enrol: ${enrolled.body.code} ${enrolled.body.detail}`);
+  return Object.assign(browser, { principal_id });
 }

@@ -29,11 +29,11 @@ const SAID: Readonly<Record<OwnerRefusalCode, (subject: string) => readonly [sen
   ],
   identity_taken: (name) => [`This identity is ${name}’s already, and it opens one door.`],
   key_unknown: (key_id) => [`There is no key ${key_id}.`, '`counterstamp key list` shows the keys of a tenant.'],
-  passkey_unknown: (credential_id) => [
+  passkey_not_found: (credential_id) => [
     `There is no passkey ${credential_id}.`,
     '`counterstamp passkey list` shows the passkeys of a tenant.',
   ],
-  last_passkey: (name) => [
+  passkey_last: (name) => [
     `It is the only passkey of ${name}: without it, they get in again only by a new invitation.`,
     'Repeat with --last to revoke it all the same, then run `counterstamp person invite`.',
   ],

@@ -181,7 +181,7 @@ export const ROUTES = {
       401: unauthenticated,
       404: notFound,
       429: limited,
-      503: problem('store_unavailable, receipts_unavailable'),
+      503: signInUnavailable,
     },
   }),
   propose: createRoute({
@@ -224,7 +224,7 @@ export const ROUTES = {
       413: tooLarge,
       415: unsupported,
       429: limited,
-      503: unavailable,
+      503: signInUnavailable,
     },
   }),
   decisionChallenge: createRoute({
@@ -638,7 +638,7 @@ export const ROUTES = {
     responses: {
       200: json('A JWK set', PublicKeys),
       429: limited,
-      503: problem('receipts_unavailable'),
+      503: problem('sign_in_unavailable'),
     },
   }),
   health: createRoute({

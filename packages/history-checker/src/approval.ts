@@ -1,4 +1,4 @@
-import { type Digest, digestOf, idempotencyKey } from '@counterstamp/manifest-core';
+import { BREAK_GLASS_PEOPLE, type Digest, digestOf, idempotencyKey } from '@counterstamp/manifest-core';
 import type { Finding } from './checks.ts';
 import { type ApprovalRecord, approvalOf, microseconds, payloadOf, type RunHistory, recordIn } from './history.ts';
 import type { LedgerRequest } from './ledger.ts';
@@ -97,7 +97,7 @@ export function approvedAtDispatch(history: RunHistory): Finding<'H6'>[] {
     );
     const people = new Set(counting.filter((one) => !one.break_glass).map((one) => one.principal_id));
     const breakers = new Set(counting.filter((one) => one.break_glass).map((one) => one.principal_id));
-    const broken = recordIn(approval.canonical).break_glass === true && breakers.size >= 2;
+    const broken = recordIn(approval.canonical).break_glass === true && breakers.size >= BREAK_GLASS_PEOPLE;
     const needed = Math.max(1, approval.approvals_required);
     if (people.size < needed && !broken)
       found.push({

@@ -1,7 +1,7 @@
 import type {
   Approval,
   Attempt,
-  Decision,
+  DecisionRecord,
   Evidence,
   Manifest,
   Observation,
@@ -46,9 +46,6 @@ export type ApprovalRecord = Pick<
   | 'approvals_required'
   | 'expires_at'
 > & { decisions: DecisionRecord[] };
-
-/** What is recorded of a decision; whether it would count today is not part of a history. */
-export type DecisionRecord = Omit<Decision, 'groups' | 'obstacle' | 'assertion'>;
 
 /** An outcome whose swap was lost, kept with its attempt (protocol rule 14). `late_effect`: the provider said that it was applied. */
 export interface LateEvidence extends Pick<Evidence, 'evidence_id' | 'observed_at'> {

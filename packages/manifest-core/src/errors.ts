@@ -56,7 +56,7 @@ export const ERRORS = {
     status: 403,
     title: 'Keys may decide only in development (COUNTERSTAMP_DEV=1); elsewhere a person signs.',
   },
-  principal_unknown: { status: 400, title: 'The tenant has no such person.' },
+  on_behalf_unknown: { status: 400, title: 'The tenant has no such person.' },
   open_runs_limit: {
     status: 429,
     title: 'The tenant has as many open runs as it may have; wait until some have ended.',
@@ -88,11 +88,8 @@ export const ERRORS = {
   },
   sign_in_unavailable: {
     status: 503,
-    title: 'Sign-in is not set up here: COUNTERSTAMP_ORIGIN and its keys are missing.',
-  },
-  receipts_unavailable: {
-    status: 503,
-    title: 'Receipts are not set up here: COUNTERSTAMP_INSTALLATION_KEY and COUNTERSTAMP_TRUSTED_KEYS are missing.',
+    title:
+      'Neither sign-in nor receipts are set up here: COUNTERSTAMP_ORIGIN, COUNTERSTAMP_INSTALLATION_KEY and COUNTERSTAMP_TRUSTED_KEYS are missing.',
   },
   identity_unknown: {
     status: 403,

@@ -2,8 +2,8 @@ import { digestOf } from './digest.ts';
 import { type Durations, EXPIRY_MARGIN_MS } from './durations.ts';
 import { type Approval, type Decision, epochMs, type Manifest } from './manifest.ts';
 
-/** Signed decisions that stand in for the rule: nobody breaks the glass alone. */
-const BREAK_GLASS_DECISIONS = 2;
+/** Holders who may stand in for the rule together: nobody breaks the glass alone. */
+export const BREAK_GLASS_PEOPLE = 2;
 
 /** One condition of a dispatch, as `run show` prints it. */
 export interface GuardResult {
@@ -12,7 +12,7 @@ export interface GuardResult {
   detail: string;
 }
 
-/** Distinct people who approved exactly this action and whose decision counts now. Any rejection makes it none. */
+/** Approvals of exactly this action that count now: of each person one of each kind at most. Any rejection makes it none. */
 export function affirmativeDecisions(approval: Approval, requestedBy: string): Decision[] {
   if (approval.decisions.some((decision) => decision.decision === 'reject')) return [];
   const byPerson = new Map<string, Decision>();
@@ -20,7 +20,7 @@ export function affirmativeDecisions(approval: Approval, requestedBy: string): D
     const matches =
       decision.action_digest === approval.action_digest && decision.action_revision === approval.action_revision;
     if (matches && decision.obstacle === null && decision.principal_id !== requestedBy)
-      byPerson.set(decision.principal_id, decision);
+      byPerson.set(`${decision.break_glass} ${decision.principal_id}`, decision);
   }
   return [...byPerson.values()];
 }
@@ -38,7 +38,7 @@ export function approvalsSuffice(
   const missing = Object.entries(approval.groups_required)
     .map(([group, needed]) => ({ group, needed, n: ordinary.filter((one) => one.groups.includes(group)).length }))
     .filter(({ needed, n }) => n < needed);
-  const broken = approval.break_glass && affirmative.length - ordinary.length >= BREAK_GLASS_DECISIONS;
+  const broken = approval.break_glass && affirmative.length - ordinary.length >= BREAK_GLASS_PEOPLE;
   return {
     suffices: broken || (ordinary.length >= approval.approvals_required && missing.length === 0),
     counted: affirmative.length,

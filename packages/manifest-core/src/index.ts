@@ -27,7 +27,14 @@ export {
   verifyChain,
 } from './event-pre-image.ts';
 export { escapeText, escapeWord, keepText, unescapeText } from './evidence-text.ts';
-export { affirmativeDecisions, approvalsSuffice, cyclesRemain, dispatchGuards, type GuardResult } from './guards.ts';
+export {
+  affirmativeDecisions,
+  approvalsSuffice,
+  BREAK_GLASS_PEOPLE,
+  cyclesRemain,
+  dispatchGuards,
+  type GuardResult,
+} from './guards.ts';
 export { Digest, ExternalId, ID_PREFIXES, type IdKind, Revision, RunId, runIdFromUuid, uuidOfRunId } from './ids.ts';
 export { type Parsed, parseStrictJson, parseWith, pointer } from './input-gate.ts';
 export {
@@ -39,10 +46,10 @@ export {
   currentEvidence,
   DECISION_METHODS,
   Decision,
+  type DecisionRecord,
   DisplayField,
   Evidence,
   epochMs,
-  evidenceFacts,
   Manifest,
   Observation,
   PROPOSERS,

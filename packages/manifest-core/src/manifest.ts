@@ -92,6 +92,8 @@ export const Decision = z.strictObject({
   assertion: Assertion.nullable(),
 });
 export type Decision = z.infer<typeof Decision>;
+/** What is recorded of a decision; whether it would count today is not part of a history. */
+export type DecisionRecord = Omit<Decision, 'groups' | 'obstacle' | 'assertion'>;
 
 export const Approval = z.strictObject({
   approval_id: z.string(),
@@ -225,10 +227,4 @@ export function pendingProposal(manifest: Manifest): Proposal | undefined {
 /** The evidence of the current round: what the current action was or will be checked against. */
 export function currentEvidence(manifest: Manifest): Evidence[] {
   return manifest.evidence.filter((item) => item.round === manifest.evidence_round);
-}
-
-/** Parses the facts of the newest current evidence of a kind. */
-export function evidenceFacts<T>(manifest: Manifest, kind: string, schema: z.ZodType<T>): T | undefined {
-  const item = currentEvidence(manifest).findLast((evidence) => evidence.kind === kind && evidence.trusted);
-  return item === undefined ? undefined : schema.parse(item.facts satisfies JsonValue);
 }

@@ -235,7 +235,10 @@ export interface DueRun {
   attempt_id: string | null;
 }
 
-/** What the workers need of the truth. Each call is one round trip and one transaction. */
+/**
+ * What the workers need of the truth. Each call is one transaction and one round trip; where personal data is sealed, one more before it for a
+ * commit that carries evidence or a proposal, whose key it asks for.
+ */
 export interface Store {
   load(run_id: RunId): Promise<LoadedRun | undefined>;
   /** @throws {StoreUnavailable} while committing the outcome is unknown: reload before acting. */

@@ -1,3 +1,14 @@
+-- Two spellings of one name are one principal from now on: whoever has both says which stays, before anything is changed.
+do $$
+declare v_names text;
+begin
+  select string_agg(format('%s/%s', p.tenant_id, p.name), ', ' order by p.tenant_id, lower(p.name)) into v_names from cs.principal p
+   where exists (select from cs.principal o where o.tenant_id = p.tenant_id and o.principal_id <> p.principal_id and lower(o.name) = lower(p.name));
+  if v_names is not null then
+    raise exception 'principals whose names differ in case only: %; rename all but one of each (update cs.principal set name = …) and migrate again', v_names;
+  end if;
+end $$;
+--> statement-breakpoint
 CREATE TABLE "cs"."challenge" (
 	"challenge" text PRIMARY KEY NOT NULL,
 	"purpose" text NOT NULL,
@@ -93,8 +104,10 @@ CREATE TABLE "cs"."subject_key" (
 	CONSTRAINT "subject_key_erased_has_none" CHECK ((erased_at is not null) = (wrapped_key is null))
 );
 --> statement-breakpoint
+ALTER TABLE "cs"."decision" DROP CONSTRAINT "decision_once_per_person";--> statement-breakpoint
 ALTER TABLE "cs"."principal" DROP CONSTRAINT "principal_name";--> statement-breakpoint
 ALTER TABLE "cs"."decision" DROP CONSTRAINT "decision_method_known";--> statement-breakpoint
+DROP INDEX "cs"."decision_run";--> statement-breakpoint
 ALTER TABLE "cs"."evidence_value" ALTER COLUMN "salt" DROP NOT NULL;--> statement-breakpoint
 ALTER TABLE "cs"."evidence_value" ALTER COLUMN "facts_canonical" DROP NOT NULL;--> statement-breakpoint
 ALTER TABLE "cs"."proposal" ALTER COLUMN "body_canonical" DROP NOT NULL;--> statement-breakpoint
@@ -124,9 +137,11 @@ CREATE INDEX "challenge_expiry" ON "cs"."challenge" USING btree ("expires_at");-
 CREATE INDEX "passkey_principal" ON "cs"."passkey" USING btree ("principal_id");--> statement-breakpoint
 CREATE INDEX "session_principal" ON "cs"."session" USING btree ("principal_id");--> statement-breakpoint
 CREATE INDEX "audit_event_alarm" ON "cs"."audit_event" USING btree ("tenant_id","audit_id") WHERE what = 'alarm';--> statement-breakpoint
+CREATE INDEX "decision_approval" ON "cs"."decision" USING btree ("approval_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "principal_name_once" ON "cs"."principal" USING btree ("tenant_id",lower("name"));--> statement-breakpoint
 CREATE INDEX "run_event_at" ON "cs"."run_event" USING brin ("at");--> statement-breakpoint
 CREATE INDEX "run_input_subject" ON "cs"."run_input" USING btree ("subject");--> statement-breakpoint
+ALTER TABLE "cs"."decision" ADD CONSTRAINT "decision_once_per_revision" UNIQUE("run_id","revision");--> statement-breakpoint
 ALTER TABLE "cs"."approval_request" ADD CONSTRAINT "approval_request_method_known" CHECK (method in ('session', 'passkey'));--> statement-breakpoint
 ALTER TABLE "cs"."decision" ADD CONSTRAINT "decision_break_glass_is_signed_and_told" CHECK (not break_glass or (decision = 'approve' and method = 'passkey' and reason is not null));--> statement-breakpoint
 ALTER TABLE "cs"."decision" ADD CONSTRAINT "decision_method_known" CHECK (method in ('dev_key', 'session', 'passkey'));--> statement-breakpoint

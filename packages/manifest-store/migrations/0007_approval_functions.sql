@@ -1,8 +1,10 @@
 -- Who may stamp what: eligibility at one place, signed decisions, the request chain. Functions that stand here replace those of 0001 and 0004.
 
+-- Roles of principals from the keys that live: a role that was withdrawn with its key stays withdrawn.
 update cs.principal p set roles = k.roles
-  from (select principal_id, array_agg(distinct role order by role) as roles from cs.api_key group by principal_id) k
- where k.principal_id = p.principal_id and (p.kind = 'person' or not k.roles && array['approver', 'operator']::text[]);
+  from (select o.principal_id, array_agg(distinct k.role order by k.role) as roles from cs.api_key k join cs.principal o using (principal_id)
+         where k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) and (o.kind = 'person' or k.role not in ('approver', 'operator')) group by o.principal_id) k
+ where k.principal_id = p.principal_id;
 --> statement-breakpoint
 do $$
 declare v_table text;
@@ -23,14 +25,17 @@ create function cs.base64url(p_bytes bytea) returns text
 language sql immutable
 as $$ select translate(encode(p_bytes, 'base64'), e'+/=\n', '-_') $$;
 --> statement-breakpoint
--- Everybody who wanted the action: requester, its owner, the person it acts for, every proposal's author and that author's owner.
+-- Everybody who wanted the action, in this generation or one before: requester, its owner, the person it acts for, every proposal's author and that author's owner.
 create function cs.request_chain(p_run cs.run) returns setof text
 language sql stable set search_path = cs, pg_temp
 as $$
-  with wanted(principal_id) as (
-    select p_run.requested_by
-    union select i.on_behalf_of from cs.run_input i where i.run_id = p_run.run_id and i.on_behalf_of is not null
-    union select o.author from cs.proposal o where o.run_id = p_run.run_id)
+  with recursive generation(run_id, requested_by, supersedes) as (
+    select p_run.run_id, p_run.requested_by, p_run.supersedes
+    union select r.run_id, r.requested_by, r.supersedes from generation g join cs.run r on r.run_id = g.supersedes),
+  wanted(principal_id) as (
+    select g.requested_by from generation g
+    union select i.on_behalf_of from generation g join cs.run_input i using (run_id) where i.on_behalf_of is not null
+    union select o.author from generation g join cs.proposal o using (run_id))
   select w.principal_id from wanted w
   union select p.owner_id from wanted w join cs.principal p using (principal_id) where p.owner_id is not null
 $$;
@@ -93,8 +98,11 @@ $$;
 create or replace function cs.record_audit(p_tenant text, p_principal text, p_run uuid, p_what text, p_code text, p_detail jsonb) returns void
 language plpgsql security definer set search_path = cs, pg_temp
 as $$
+declare v_service text;
 begin
-  if cs.require_service('api', 'preflight', 'executor', 'verifier', 'reconciler') = 'api' then
+  v_service := cs.require_service('api', 'preflight', 'executor', 'verifier', 'reconciler');
+  if p_what = 'alarm' and v_service <> 'executor' then raise exception 'only the executor raises an alarm' using errcode = 'CS005'; end if;
+  if v_service = 'api' then
     if p_principal is not null and not exists (select from cs.principal p where p.principal_id = p_principal and p.tenant_id = p_tenant) then
       raise exception 'the api acts for a principal of the tenant' using errcode = 'CS005';
     end if;
@@ -437,9 +445,14 @@ begin
      or v_request.action_revision is distinct from (p_decision ->> 'action_revision')::int then
     result := 'digest_mismatch';
   else
-    select * into v_mine from cs.decision d where d.approval_id = v_request.approval_id and d.principal_id = p_principal;
-    if found then
-      result := case when v_mine.decision = v_choice then 'repeated' else 'already_decided' end;
+    select * into v_mine from cs.decision d where d.approval_id = v_request.approval_id and d.principal_id = p_principal order by d.revision desc limit 1;
+    if found and v_mine.decision <> v_choice then
+      result := 'already_decided';
+    -- The same again changes nothing, unless it could: the vote before does not count any more, was of the other kind, or suffices by now.
+    elsif found and (v_choice = 'reject' or v_run.state <> 'awaiting_approval' or v_run.approval_id <> v_request.approval_id or v_mine.break_glass = v_break_glass
+        and cs.decision_obstacle(v_run, v_request, v_mine, true) is null
+        and (v_run.decisions_sufficient or not (select s.suffices from cs.approvals_suffice(v_run, v_request, true, null, null) s))) then
+      result := 'repeated';
     elsif v_run.state <> 'awaiting_approval' then
       result := case when v_run.state = 'expired' then 'approval_expired'
                      when exists (select from cs.decision d where d.approval_id = v_request.approval_id) then 'already_decided'
@@ -501,7 +514,7 @@ begin
   end if;
 
   select coalesce(jsonb_agg(jsonb_build_object('decision_id', d.decision_id, 'decision', d.decision, 'principal_id', d.principal_id, 'method', d.method,
-           'decided_at', cs.iso(d.decided_at), 'reason', d.reason, 'break_glass', d.break_glass) order by d.decided_at), '[]')
+           'decided_at', cs.iso(d.decided_at), 'reason', d.reason, 'break_glass', d.break_glass) order by d.revision), '[]')
     into decided from cs.decision d where d.approval_id = v_request.approval_id;
   hot := cs.hot(v_run);
 end $$;
@@ -534,6 +547,8 @@ begin
   select * into v_run from cs.run where run_id = p_run and revision = p_expected and state = case when v_retry then 'needs_reconciliation' else 'awaiting_approval' end for update;
   if not found then result := 'stale'; return; end if;
   v_now := cs.clock();
+  -- An executor of an older release verifies nothing: it leaves the run to another, while versions roll.
+  if not p_attempt ? 'approval_digest' then result := 'stale'; return; end if;
 
   select * into v_request from cs.approval_request a where a.approval_id = v_run.approval_id and a.run_id = p_run;
   select * into v_action from cs.action a where a.run_id = p_run and a.action_revision = v_run.action_revision;

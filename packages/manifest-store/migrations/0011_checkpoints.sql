@@ -11,22 +11,27 @@ declare
   v_before cs.checkpoint;
   v_leaves json;
   v_covered timestamptz;
+  v_from timestamptz;
+  v_until timestamptz;
   v_count int;
 begin
   select * into v_before from cs.checkpoint order by seq desc limit 1;
   -- One that could not hold all that had moved is followed at once.
   if v_before.covered_until >= v_before.at and v_before.at + cs.ms(p_interval_ms) > v_now then return null; end if;
+  -- At most a day at a time, so that a long history is covered piece by piece within the statement's time. Run ids sort by their creation.
+  v_from := coalesce(v_before.covered_until, (select r.created_at from cs.run r order by r.run_id limit 1), v_now);
+  v_until := least(v_now, v_from + interval '1 day');
   with moved as (
     select e.run_id, min(e.at) as since from cs.run_event e
-     where e.at >= coalesce(v_before.covered_until - interval '60 seconds', '-infinity') group by e.run_id),
+     where e.at >= v_from - interval '60 seconds' and e.at <= v_until group by e.run_id),
   leaves as (
     select r.run_id, r.revision, r.chain_head, m.since from moved m join cs.run r using (run_id)
      where not exists (select from cs.checkpoint_leaf l where l.run_id = r.run_id and l.revision = r.revision)
      order by m.since, r.run_id limit p_limit)
   select count(*), coalesce(json_agg(json_build_object('run_id', 'run_' || run_id, 'revision', revision, 'chain_head', chain_head) order by since, run_id), '[]'), max(since)
     into v_count, v_leaves, v_covered from leaves;
-  if v_count = 0 and v_before.at + cs.ms(p_heartbeat_ms) > v_now then return null; end if;
-  return json_build_object('seq', coalesce(v_before.seq, 0) + 1, 'at', cs.iso(v_now), 'covered_until', cs.iso(case when v_count < p_limit then v_now else v_covered end),
+  if v_count = 0 and v_until = v_now and v_before.at + cs.ms(p_heartbeat_ms) > v_now then return null; end if;
+  return json_build_object('seq', coalesce(v_before.seq, 0) + 1, 'at', cs.iso(v_now), 'covered_until', cs.iso(case when v_count < p_limit then v_until else v_covered end),
     'previous', v_before.envelope, 'leaves', v_leaves)::text;
 end $$;
 --> statement-breakpoint

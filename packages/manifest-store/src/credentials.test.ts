@@ -106,12 +106,12 @@ describe('passkeys', () => {
     const [first, second] = [await passkey(principal_id), await passkey(principal_id)];
     expect(await revoke(first)).toMatchObject({ name: 'pia', changed: true, passkeys_left: 1 });
     expect(await revoke(first)).toMatchObject({ changed: false, passkeys_left: 1 });
-    expect(await revoke(second)).toEqual({ kind: 'refused', code: 'last_passkey', subject: 'pia' });
+    expect(await revoke(second)).toEqual({ kind: 'refused', code: 'passkey_last', subject: 'pia' });
     expect(await revoke(second, true)).toMatchObject({ changed: true, passkeys_left: 0 });
     const listed = await listPasskeysOf(db.owner, named('PIA'));
     expect(listed.map((one) => one.credential_id).sort()).toEqual([first, second]);
     expect(listed.every((one) => one.revoked_at !== null)).toBe(true);
-    expect(await revoke('nothing')).toMatchObject({ code: 'passkey_unknown' });
+    expect(await revoke('nothing')).toMatchObject({ code: 'passkey_not_found' });
   });
 
   test('of two who revoke the last two passkeys at once, one is refused', async () => {

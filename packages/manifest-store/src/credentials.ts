@@ -124,7 +124,7 @@ export async function revokePasskeyOf(
   return await ownerChange(sql, async (tx) => {
     const [passkey] = await tx<{ tenant_id: string; principal_id: string; name: string }[]>`
       select p.tenant_id, p.principal_id, p.name from cs.passkey k join cs.principal p using (principal_id) where k.credential_id = ${credential_id}`;
-    if (passkey === undefined) refuse('passkey_unknown', credential_id);
+    if (passkey === undefined) refuse('passkey_not_found', credential_id);
     const { tenant_id, principal_id, name } = passkey;
     // In the order in which cs.revoke_passkey locks them: two revocations at once take turns, or together they could take the last two.
     const all = await tx<{ credential_id: string; standing: boolean }[]>`
@@ -132,7 +132,7 @@ export async function revokePasskeyOf(
     const standing = all.filter((one) => one.standing);
     const passkeys_left = standing.filter((one) => one.credential_id !== credential_id).length;
     if (passkeys_left === standing.length) return { credential_id, name, changed: false, passkeys_left };
-    if (passkeys_left === 0 && !options.last) refuse('last_passkey', name);
+    if (passkeys_left === 0 && !options.last) refuse('passkey_last', name);
     await tx`update cs.passkey set revoked_at = cs.clock() where credential_id = ${credential_id}`;
     const sessions_ended = await endSessions(tx, principal_id);
     await auditOwner(tx, tenant_id, 'revoke_passkey', 'revoked', { credential_id, principal_id, sessions_ended });

@@ -87,9 +87,7 @@ export interface IdentityStore {
     passkey: NewPasskey,
   ): Promise<EnrolResult>;
   /** Whose living passkey this is; `undefined` also when its person may not act. */
-  passkeyFor(
-    credential_id: string,
-  ): Promise<(PrincipalRef & { public_key: string; certificate: unknown; as_of: string }) | undefined>;
+  passkeyFor(credential_id: string): Promise<(PrincipalRef & { certificate: unknown; as_of: string }) | undefined>;
   /**
    * Whom an identity provider's answer is about. The flow is used up by the first answer to it, whomever that names.
    * @param flow digest of what this flow alone has, and its longest life in milliseconds.
@@ -139,7 +137,7 @@ export function createIdentityStore(sql: Sql): IdentityStore {
 
     async passkeyFor(credential_id) {
       const [row] = await answered(
-        sql<(PrincipalRef & { public_key: string; certificate: unknown; as_of: string })[]>`
+        sql<(PrincipalRef & { certificate: unknown; as_of: string })[]>`
           select * from cs.passkey_for(${credential_id})`,
       );
       return row;

@@ -18,6 +18,7 @@ export {
   type CheckpointDue,
   checkpointDue,
   commitCheckpoint,
+  listCheckpoints,
 } from './checkpoints.ts';
 export { connect, connectForLease, NotPermitted, type Sql } from './connection.ts';
 export {

@@ -31,7 +31,13 @@ export async function migrate(ownerUrl: string, options: MigrateOptions = {}): P
   try {
     await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
     const before = await appliedCount(sql);
-    await runMigrations(drizzle({ client: sql }), { migrationsFolder: MIGRATIONS, migrationsSchema: 'cs_migrations' });
+    await runMigrations(drizzle({ client: sql }), {
+      migrationsFolder: MIGRATIONS,
+      migrationsSchema: 'cs_migrations',
+    }).catch((error: unknown) => {
+      // The migrator wraps what Postgres said in the whole statement: what to do is in what Postgres said.
+      throw error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    });
     const { secret } = options;
     if (secret !== undefined) {
       const [row] = await sql<{ name: string }[]>`select current_database() as name`;

@@ -12,8 +12,8 @@ export type OwnerRefusalCode =
   | 'service_account_never_decides'
   | 'identity_taken'
   | 'key_unknown'
-  | 'passkey_unknown'
-  | 'last_passkey';
+  | 'passkey_not_found'
+  | 'passkey_last';
 
 export interface OwnerRefused {
   kind: 'refused';

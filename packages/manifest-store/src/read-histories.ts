@@ -1,7 +1,7 @@
 import {
   type Approval,
   type Attempt,
-  type Decision,
+  type DecisionRecord,
   type Manifest,
   type Observation,
   type RunId,
@@ -42,7 +42,7 @@ export interface StoredHistory {
     | 'action_revision'
     | 'approvals_required'
     | 'expires_at'
-  > & { decisions: Omit<Decision, 'groups' | 'obstacle' | 'assertion'>[] })[];
+  > & { decisions: DecisionRecord[] })[];
   attempts: Attempt[];
   /** Outcomes whose swap was lost (protocol rule 14). */
   late_evidence: {
@@ -63,7 +63,7 @@ export interface HistoryPage {
 
 /**
  * Reads histories page by page: all of them, or those of one run's request, whose other generations belong to the same judgement. Each page
- * is one statement and so one snapshot. Needs a login that may read the tables, as every service's may.
+ * is one statement and so one snapshot. Needs a login that may read the tables, as every worker's may.
  */
 export async function* readHistories(sql: Sql, only?: RunId): AsyncGenerator<HistoryPage> {
   const PAGE = 100;

@@ -1,7 +1,7 @@
 import { answered, type Sql } from './connection.ts';
 
 /**
- * What may go after a time. `evidence`: the personal data of subjects whose runs have all ended that long ago; the rest: rows that stopped
+ * What may go after a time. `evidence`: the personal data of cases (subjects that are their request's id) whose runs have all ended that long ago; the rest: rows that stopped
  * to matter (ended or used up) that long ago. Events, decisions and audit events are the record itself and no class.
  */
 export const RETENTION_CLASSES = ['evidence', 'sessions', 'challenges', 'invitations'] as const;
@@ -57,10 +57,14 @@ async function inBatches(batch: () => Promise<number>): Promise<number> {
   return sum;
 }
 
-/** Subjects with at least one run, all of them ended before that time. One without any run may be about to get its first. */
+/**
+ * Subjects of one case (the subject is the request id), all of whose runs ended before that time. One without any run may be about to get its
+ * first; one that stands for a person may ask again tomorrow, and erasure is for good: that is `erase`'s, by name.
+ */
 const dueSubjects = (sql: Sql, before: string) => sql`
   from cs.subject_key k where k.erased_at is null
    and exists (select from cs.run_input i join cs.run r using (run_id) where i.subject = k.subject and r.tenant_id = k.tenant_id)
+   and not exists (select from cs.run_input i join cs.run r using (run_id) where i.subject = k.subject and r.tenant_id = k.tenant_id and r.request_id <> k.subject)
    and not exists (select from cs.run_input i join cs.run r using (run_id) where i.subject = k.subject and r.tenant_id = k.tenant_id
      and (r.state not in ('completed', 'rejected', 'expired', 'failed') or r.state_since >= ${before}::timestamptz))`;
 

@@ -1,6 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import net from 'node:net';
+import type { CommitFacts } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
+  evidenceDraft,
   type StoreFixture,
   storeFixture,
   TEST_ROLE_PREFIX,
@@ -11,6 +14,8 @@ import { createApiStore } from './api-store.ts';
 import { connect } from './connection.ts';
 import { readAs } from './read-as.ts';
 import { serviceUrl } from './roles.ts';
+import { parseDataKeys } from './sealed/data-keys.ts';
+import { createSealing } from './sealed/sealing.ts';
 import { createWorkerStore } from './worker-store.ts';
 
 let db: StoreFixture;
@@ -83,6 +88,44 @@ test('a load is one round trip, and a commit is one round trip', async () => {
   } finally {
     await sql.end({ timeout: 1 });
     proxy.close();
+  }
+});
+
+test('where personal data is sealed, a commit that carries some is one round trip more, and every other is one still', async () => {
+  const keys = parseDataKeys(randomBytes(32).toString('base64url'));
+  if (!keys.ok) throw new Error(keys.fault);
+  const sealing = createSealing(keys.keys);
+  const sealed = await storeFixture(18, { sealing });
+  const url = new URL(serviceUrl(sealed.url, 'preflight', TEST_SECRET, TEST_ROLE_PREFIX));
+  const proxy = await countingProxy(new URL(url));
+  url.host = `127.0.0.1:${proxy.port}`;
+  const sql = connect(url.href, { max: 1, applicationName: 'test-round-trips' });
+  const store = createWorkerStore(sql, { instance_id: 'ins_test', ids: testIds, sealing });
+  try {
+    let row = await sealed.move('preflight', await sealed.createRun(), 'request_loaded', 'preflight');
+    row = await sealed.move('preflight', row, 'checks_passed', 'collecting');
+    const commit = async (facts: CommitFacts) => {
+      const { run_id, revision: expected } = row;
+      const move = { from: 'collecting', to: 'collecting', wake_in_ms: 3_000 } as const;
+      const on = facts.evidence === undefined ? 'read_failed' : 'evidence_recorded';
+      const outcome = await store.commitStage({ run_id, expected, ...move, on, facts });
+      if (outcome.kind !== 'committed') throw new Error('lost');
+      row = outcome.row;
+    };
+    const withEvidence = () => commit({ evidence: [evidenceDraft('order_record', { refundable: 4200 })] });
+    const without = () => commit({ read_failure: { operation: 'read_order', reason: 'test' } });
+    // The first of each prepares its statements, once per connection.
+    await withEvidence();
+    let before = proxy.count();
+    for (let i = 0; i < 10; i++) await withEvidence();
+    expect(proxy.count() - before).toBe(20);
+    before = proxy.count();
+    for (let i = 0; i < 10; i++) await without();
+    expect(proxy.count() - before).toBe(10);
+  } finally {
+    await sql.end({ timeout: 1 });
+    proxy.close();
+    await sealed.close();
   }
 });
 

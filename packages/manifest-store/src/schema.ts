@@ -293,8 +293,9 @@ export const decision = cs.table(
     break_glass: boolean('break_glass').notNull().default(false),
   },
   (t) => [
-    unique('decision_once_per_person').on(t.approval_id, t.principal_id),
-    index('decision_run').on(t.run_id),
+    // A person decides again where the decision before does not count any more; the function that records them says when.
+    unique('decision_once_per_revision').on(t.run_id, t.revision),
+    index('decision_approval').on(t.approval_id),
     check('decision_known', sql`decision in ('approve', 'reject')`),
     check('decision_method_known', sql`method in ('dev_key', 'session', 'passkey')`),
     check(

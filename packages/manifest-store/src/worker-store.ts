@@ -30,7 +30,7 @@ function isRefusal(code: string): code is DispatchRefusal {
 
 /**
  * The workers' store on Postgres: each call is one statement, one round trip, one transaction; where personal data is sealed, a commit that
- * carries some asks for its key first.
+ * carries evidence or a proposal asks for the run's key first, which is one round trip more.
  */
 export function createWorkerStore(
   sql: Sql,
@@ -101,7 +101,8 @@ export function createWorkerStore(
 }
 
 /**
- * Commits one transition from revision `expected` to `expected + 1`; appends its event; sets when the fleet must look again. One round trip.
+ * Commits one transition from revision `expected` to `expected + 1`; appends its event; sets when the fleet must look again. One round
+ * trip, one more for a commit that carries sealed values.
  * @returns `stale_revision` when another worker committed first: reload and decide again.
  * @throws {StoreUnavailable} during the commit the outcome is unknown: reload before acting.
  */

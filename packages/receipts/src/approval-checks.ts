@@ -51,8 +51,7 @@ export function approvalBinds(predicate: ReceiptPredicate): Finding {
   const expected: Partial<BoundApproval> = {
     run_id: run.run_id,
     tenant_id: run.tenant_id,
-    workflow: run.workflow,
-    workflow_version: run.workflow_version,
+    ...(bound.workflow === undefined ? {} : { workflow: run.workflow, workflow_version: run.workflow_version }),
     connector: run.connector,
     connector_version: run.connector_version,
     action_digest: action.digest,

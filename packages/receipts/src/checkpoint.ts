@@ -1,8 +1,9 @@
-import { canonicalJson, Digest, digestOf, parseStrictJson, RunId } from '@counterstamp/manifest-core';
+import { canonicalJson, Digest, digestOf, RunId } from '@counterstamp/manifest-core';
 import {
   Envelope,
   type EnvelopeFault,
   openEnvelope,
+  parseCanonicalRecord,
   type SigningKey,
   sealEnvelope,
   type TrustedKeys,
@@ -163,8 +164,6 @@ function ownCheckpoint(envelope: Envelope): { checkpoint: Checkpoint; digest: Di
 }
 
 function readCheckpoint(payload: string): { checkpoint: Checkpoint; digest: Digest } | undefined {
-  const json = parseStrictJson(payload);
-  if (!json.ok || canonicalJson(json.value) !== payload) return undefined;
-  const parsed = Checkpoint.safeParse(json.value);
-  return parsed.success ? { checkpoint: parsed.data, digest: digestOf('cs.checkpoint.v1', payload) } : undefined;
+  const checkpoint = parseCanonicalRecord(Checkpoint, payload);
+  return checkpoint === undefined ? undefined : { checkpoint, digest: digestOf('cs.checkpoint.v1', payload) };
 }

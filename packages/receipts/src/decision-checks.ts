@@ -1,4 +1,5 @@
-import { type DecisionTrust, reasonDigest, verifySignedDecision } from '@counterstamp/signatures';
+import { BREAK_GLASS_PEOPLE } from '@counterstamp/manifest-core';
+import { type DecisionTrust, verifySignedDecision } from '@counterstamp/signatures';
 import { boundApproval } from './approval-checks.ts';
 import { absent, counted, type Finding, failed, judge } from './finding.ts';
 import type { BoundApproval, ReceiptDecision, ReceiptPredicate } from './predicate.ts';
@@ -81,6 +82,7 @@ async function signatureFault(
   if (decision.method !== 'passkey') return `it was made by ${decision.method}, which signs nothing`;
   if (decision.signed === null) return 'there is none';
   if (approval === null || bound === undefined) return 'there is no approval request that it could be for';
+  const { reason } = decision;
   const verdict = await verifySignedDecision(
     decision.signed,
     decision.certificate,
@@ -91,20 +93,12 @@ async function signatureFault(
       tenant_id: run.tenant_id,
       approval_digest: approval.approval_digest,
       decided_at: decision.decided_at,
+      reason: typeof reason === 'string' ? undefined : (reason?.text ?? null),
     },
     trust,
   );
-  if (!verdict.ok) return `${verdict.fault} (${verdict.detail})`;
-  const { reason } = decision;
-  const told = reason !== null && typeof reason === 'object' ? reasonDigest(reason.text) : undefined;
-  const { reason_digest } = verdict.pre_image;
-  return reason_digest !== null && (reason === null || (told !== undefined && told !== reason_digest))
-    ? 'another reason was signed'
-    : undefined;
+  return verdict.ok ? undefined : `${verdict.fault} (${verdict.detail})`;
 }
-
-/** Break-glass holders who may stand in for the rule together. */
-const BREAK_GLASS_PEOPLE = 2;
 
 /**
  * Before the first dispatch enough distinct people other than the requester had approved, in the way that the approval request asks for, and

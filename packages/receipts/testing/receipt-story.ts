@@ -12,7 +12,7 @@ import {
 } from '@counterstamp/manifest-core';
 import {
   certifyCredential,
-  decisionChallenge,
+  decisionChallengeText,
   decisionPreImage,
   type Envelope,
   parseSigningKey,
@@ -162,7 +162,7 @@ async function enrol(principal_id: string, certifier: SigningKey): Promise<Perso
       certifier,
     ),
     async sign(preImage) {
-      const challenge = Buffer.from(decisionChallenge(preImage)).toString('base64url');
+      const challenge = decisionChallengeText(preImage);
       const { response } = await authenticator.authenticate({ challenge, rpId });
       return {
         client_data_json: response.clientDataJSON,

@@ -1,7 +1,13 @@
 import { createHash } from 'node:crypto';
 import { digestOf } from '@counterstamp/manifest-core';
 import { describe, expect, test } from 'vitest';
-import { decisionChallenge, decisionPreImage, parseDecisionPreImage, reasonDigest } from './decision-pre-image.ts';
+import {
+  decisionChallenge,
+  decisionChallengeText,
+  decisionPreImage,
+  parseDecisionPreImage,
+  reasonDigest,
+} from './decision-pre-image.ts';
 import { isBefore } from './instant.ts';
 
 const FIELDS = {
@@ -22,8 +28,9 @@ describe('a pre-image', () => {
   test('is read as it was written', () => {
     expect(parseDecisionPreImage(TEXT)).toEqual(FIELDS);
   });
-  test('has SHA-256 of its UTF-8 as the challenge', () => {
+  test('has SHA-256 of its UTF-8 as the challenge, written as base64url', () => {
     expect(Buffer.from(decisionChallenge(TEXT)).toString('hex')).toBe(createHash('sha256').update(TEXT).digest('hex'));
+    expect(decisionChallengeText(TEXT)).toBe(createHash('sha256').update(TEXT).digest('base64url'));
   });
   test('has one text, whatever the order of its members', () => {
     const { profile, ...others } = FIELDS;

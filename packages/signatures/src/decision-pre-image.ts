@@ -56,6 +56,11 @@ export function decisionChallenge(preImage: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(createHash('sha256').update(preImage, 'utf8').digest());
 }
 
+/** The challenge as client data carries it and the challenge's row keeps it: base64url. */
+export function decisionChallengeText(preImage: string): string {
+  return Buffer.from(decisionChallenge(preImage)).toString('base64url');
+}
+
 /** Digest of the text that a person gave for breaking the glass. */
 export function reasonDigest(reason: string): Digest {
   return digestOf('cs.reason.v1', reason);

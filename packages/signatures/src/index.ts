@@ -1,3 +1,4 @@
+export { parseCanonicalRecord } from './canonical-record.ts';
 export {
   type CredentialFault,
   CredentialRecord,
@@ -9,6 +10,7 @@ export {
   DECISIONS,
   DecisionPreImage,
   decisionChallenge,
+  decisionChallengeText,
   decisionPreImage,
   parseDecisionPreImage,
   reasonDigest,

@@ -84,7 +84,7 @@ describe('trusted keys', () => {
   test('find a key for its purposes and for no other', () => {
     const keys = parseTrustedKeys(trustedKeysText([listed]));
     const found = (purpose: KeyPurpose) => keys.find(first.key_id, purpose)?.export({ format: 'jwk' });
-    expect(keys.ids).toEqual([first.key_id]);
+    expect(keys.published).toEqual({ keys: [listed] });
     expect(found('credential')).toEqual(first.public_jwk);
     expect(found('receipt')).toEqual(first.public_jwk);
     expect(found('checkpoint')).toBeUndefined();

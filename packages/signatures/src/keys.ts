@@ -34,7 +34,8 @@ export interface SigningKey {
 
 /** Public keys that a verifier was given out of band, each with its purposes. */
 export interface TrustedKeys {
-  readonly ids: readonly string[];
+  /** All of them as they were given, for whoever asks. */
+  readonly published: { keys: TrustedJwk[] };
   /** `undefined` for an unknown key, and for one that may not vouch for `purpose`. */
   find(keyId: string, purpose: KeyPurpose): KeyObject | undefined;
 }
@@ -102,7 +103,7 @@ export function parseTrustedKeys(jwksText: string): TrustedKeys {
     byId.set(keyId, { key: createPublicKey({ key: jwk, format: 'jwk' }), purposes });
   }
   return {
-    ids: [...byId.keys()],
+    published: set.data,
     find(keyId, purpose) {
       const entry = byId.get(keyId);
       return entry?.purposes.includes(purpose) === true ? entry.key : undefined;

@@ -2,7 +2,7 @@ import { canonicalJson, digestOf } from '@counterstamp/manifest-core';
 import { generateRegistrationOptions, verifyRegistrationResponse } from '@simplewebauthn/server';
 import { describe, expect, test } from 'vitest';
 import { type CredentialRecord, certifyCredential } from './credential.ts';
-import { type DecisionPreImage, decisionChallenge, decisionPreImage, reasonDigest } from './decision-pre-image.ts';
+import { type DecisionPreImage, decisionChallengeText, decisionPreImage, reasonDigest } from './decision-pre-image.ts';
 import type { Envelope } from './envelope.ts';
 import { generateSigningKey, parseSigningKey, parseTrustedKeys, publicJwk, trustedKeysText } from './keys.ts';
 import {
@@ -23,6 +23,7 @@ const TRUST = {
   keys: parseTrustedKeys(trustedKeysText([publicJwk(KEY, ['credential']), publicJwk(RECEIPT_KEY, ['receipt'])])),
   origin: ORIGIN,
 };
+const REASON = 'the bank calls';
 const OTHER_DIGEST = digestOf('cs.approval.v1', '{"amount_minor":9900}');
 
 const authenticator = createSoftwareAuthenticator({ origin: ORIGIN });
@@ -48,6 +49,7 @@ const EXPECTED: ExpectedDecision = {
   tenant_id: rosa.tenant_id,
   approval_digest: FIELDS.approval_digest,
   decided_at: '2026-11-30T12:01:00.123456Z',
+  reason: null,
 };
 const SIGNED = await signDecision(decisionPreImage(FIELDS));
 const CERTIFICATE = certifyCredential(rosa, KEY);
@@ -79,7 +81,7 @@ async function signDecision(
 ): Promise<SignedDecision> {
   const { response } = await authenticator.authenticate(
     {
-      challenge: Buffer.from(decisionChallenge(preImage)).toString('base64url'),
+      challenge: decisionChallengeText(preImage),
       rpId,
       allowCredentials: [{ id: as.credential_id, type: 'public-key' }],
     },
@@ -121,6 +123,12 @@ function certifiedAs(change: Partial<CredentialRecord>, key = KEY): Change {
   return { certificate: certifyCredential({ ...rosa, ...change }, key) };
 }
 
+/** A decision that broke the glass for `REASON`, and the reason that is stored with it. */
+async function brokenGlass(reason: ExpectedDecision['reason']): Promise<Change> {
+  const broken = { ...FIELDS, decision: 'break_glass' as const, reason_digest: reasonDigest(REASON) };
+  return { signed: await signDecision(decisionPreImage(broken)), expected: { decision: 'break_glass', reason } };
+}
+
 function bitFlipped(base64url: string): string {
   const bytes = Buffer.from(base64url, 'base64url');
   const last = bytes.byteLength - 1;
@@ -142,11 +150,13 @@ describe('a signed decision', () => {
         ok: true,
       });
   });
-  test('of a broken glass holds and shows the digest of its reason to the caller', async () => {
-    const reason_digest = reasonDigest('the bank calls');
-    const signed = await signDecision(decisionPreImage({ ...FIELDS, decision: 'break_glass', reason_digest }));
-    const verdict = await verdictOn({ signed, expected: { decision: 'break_glass' } });
-    expect(verdict).toMatchObject({ ok: true, pre_image: { reason_digest } });
+  test('of a broken glass holds with the reason that was signed, and where the reason is not disclosed', async () => {
+    for (const reason of [REASON, undefined])
+      expect(await verdictOn(await brokenGlass(reason))).toMatchObject({ ok: true });
+  });
+  test('that breaks no glass holds whatever reason is told beside it', async () => {
+    for (const reason of [REASON, undefined])
+      expect(await verdictOn({ expected: { reason } })).toMatchObject({ ok: true });
   });
 });
 
@@ -199,6 +209,10 @@ const SPEC: readonly Row[] = [
   ['a stored approval that changed', 'pre_image_differs', () => ({ expected: { approval_digest: OTHER_DIGEST } })],
   ['a stored decision that was turned round', 'pre_image_differs', () => ({ expected: { decision: 'reject' } })],
   ['a vote that was moved to another approval', 'pre_image_differs', () => ({ expected: { approval_id: 'apr_2' } })],
+
+  ['another reason than was signed with a broken glass', 'reason_differs', () => brokenGlass('the bank called')],
+  ['an empty reason beside a broken glass', 'reason_differs', () => brokenGlass('')],
+  ['a broken glass without its reason', 'reason_differs', () => brokenGlass(null)],
 
   [
     'a decision a microsecond before its issue',

@@ -2,7 +2,12 @@ import { escapeWord, keepText } from '@counterstamp/manifest-core';
 import { z } from 'zod';
 import { Base64url } from './base64.ts';
 import { verifyCredential } from './credential.ts';
-import { type DecisionPreImage, decisionChallenge, parseDecisionPreImage } from './decision-pre-image.ts';
+import {
+  type DecisionPreImage,
+  decisionChallengeText,
+  parseDecisionPreImage,
+  reasonDigest,
+} from './decision-pre-image.ts';
 import { Instant, isBefore } from './instant.ts';
 import type { TrustedKeys } from './keys.ts';
 
@@ -26,6 +31,8 @@ export interface ExpectedDecision {
   approval_digest: string;
   /** When the decision was recorded; ISO, UTC. */
   decided_at: string;
+  /** The stored text, which is signed where the glass is broken; undefined: not disclosed, so it is not compared. */
+  reason: string | null | undefined;
 }
 
 export interface DecisionTrust {
@@ -40,6 +47,7 @@ export const DECISION_FAULTS = [
   'certificate_differs',
   'pre_image_malformed',
   'pre_image_differs',
+  'reason_differs',
   'decided_outside_window',
   'challenge_differs',
   'origin_differs',
@@ -72,8 +80,8 @@ const FLAGS_AT = 32;
 const USER_VERIFIED = 0x04;
 
 /**
- * Whether a certified passkey of this approver signed exactly this decision, for this console, within its window. The reason of a break_glass
- * is the caller's to compare: `pre_image.reason_digest` with `reasonDigest` of the stored text. So is the nonce, with its single-use row.
+ * Whether a certified passkey of this approver signed exactly this decision, for this console, within its window. The nonce is the
+ * caller's to compare, with its single-use row.
  * @throws {TypeError} for a `trust.origin` that is no URL: a fault of the configuration.
  */
 export async function verifySignedDecision(
@@ -107,10 +115,11 @@ export async function verifySignedDecision(
     approval_digest: expected.approval_digest,
   });
   if (wrongPreImage !== undefined) return refused('pre_image_differs', wrongPreImage);
+  if (reasonDiffers(preImage, expected.reason)) return refused('reason_differs', 'the signed reason is another');
   const outside = outsideWindow(preImage, expected.decided_at);
   if (outside !== undefined) return refused('decided_outside_window', outside);
 
-  const challenge = Buffer.from(decisionChallenge(parsed.data.pre_image)).toString('base64url');
+  const challenge = decisionChallengeText(parsed.data.pre_image);
   const foreign = judgeClaims(parsed.data, challenge, trust.origin);
   if (foreign !== undefined) return foreign;
   const broken = await assertionFault(parsed.data, certified.record.public_key, challenge, trust.origin, rpId);
@@ -129,6 +138,12 @@ function firstDifference<T>(found: T, wanted: { readonly [K in keyof T]?: T[K] |
     if (actual !== value) return `${name} is ${String(actual)}, expected ${String(value)}`;
   }
   return undefined;
+}
+
+/** A reason that is told with any other decision than break_glass is not signed. */
+function reasonDiffers({ reason_digest }: DecisionPreImage, reason: ExpectedDecision['reason']): boolean {
+  if (reason_digest === null || reason === undefined) return false;
+  return reason === null || reasonDigest(reason) !== reason_digest;
 }
 
 function outsideWindow({ issued_at, expires_at }: DecisionPreImage, decidedAt: string): string | undefined {

@@ -190,3 +190,20 @@ describe('a fault', () => {
     expect(faultsOf(change).join('\n')).not.toContain('hunter22');
   });
 });
+
+describe('a variable that a function of its own parses', () => {
+  const parsed = variable.parsed((text) => {
+    if (text === 'none') throw new RangeError('there is none');
+    if (text === 'broken') throw new TypeError('a bug');
+    return { length: text.length };
+  });
+
+  test('is what the function makes of it, or the sentence of its RangeError', () => {
+    expect(parsed.parse('some')).toEqual({ length: 4 });
+    expect(parsed.safeParse('none').error?.issues.map(({ message }) => message)).toEqual(['there is none']);
+  });
+
+  test('takes no other error for a fault of the environment', () => {
+    expect(() => parsed.safeParse('broken')).toThrow(TypeError);
+  });
+});

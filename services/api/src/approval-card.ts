@@ -1,8 +1,9 @@
-import type { ApprovalCard, UntrustedText, WHY_NOT } from '@counterstamp/api-contract';
+import type { ApprovalCard, RecordedDecision, UntrustedText, WHY_NOT } from '@counterstamp/api-contract';
 import {
   type Approval,
   approvalsSuffice,
   canonicalJson,
+  type Decision,
   digestOf,
   displayText,
   epochMs,
@@ -73,13 +74,8 @@ export function approvalCard({ manifest, now, nowMs }: LoadedRun, reader: CardRe
       flagged: approval.display.some((fact) => fact.flagged),
       rule: { policy, policy_version, policy_rule, approvals_required, groups_required, method, break_glass },
       decisions: approval.decisions.map((one) => ({
-        decision_id: one.decision_id,
-        decision: one.decision,
-        principal_id: one.principal_id,
-        method: one.method,
-        decided_at: one.decided_at,
+        ...recordedOf(one),
         reason: one.reason === null ? null : displayText(one.reason).value,
-        break_glass: one.break_glass,
         obstacle: one.obstacle,
       })),
       standing: { suffices, detail },
@@ -87,6 +83,19 @@ export function approvalCard({ manifest, now, nowMs }: LoadedRun, reader: CardRe
       untrusted: untrustedTexts(manifest, action?.fields ?? {}),
     },
   };
+}
+
+/** What everybody who may read the run is told of a decision. */
+export function recordedOf({
+  decision_id,
+  decision,
+  principal_id,
+  method,
+  decided_at,
+  reason,
+  break_glass,
+}: Decision): RecordedDecision {
+  return { decision_id, decision, principal_id, method, decided_at, reason, break_glass };
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { PrincipalRef, PrincipalRole, Session } from '@counterstamp/manifest-store';
+import { PRINCIPAL_ROLES, type PrincipalRef, type PrincipalRole, type Session } from '@counterstamp/manifest-store';
 
 /** Who a request is from. A key carries one role of its principal, a session all of them; break_glass is never a key's. */
 export type Caller = KeyCaller | SessionCaller;
@@ -15,7 +15,7 @@ export interface SessionCaller extends PrincipalRef {
 }
 
 /** Whoever has anything to do with runs may read those of their tenant. */
-const READERS = ['requester', 'approver', 'operator', 'auditor', 'break_glass'] as const;
+const READERS = PRINCIPAL_ROLES;
 
 /** What a caller may do: one row per action, named as in the audit. A run of another tenant is unknown to all of them. */
 export const MAY = {

@@ -1,9 +1,8 @@
 import { ApprovalCard } from '@counterstamp/api-contract';
 import type { JsonObject, RunId } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Browser } from '../../../testing/browser.ts';
+import { type Browser, signedIn } from '../../../testing/browser.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { signedIn } from '../testing/browser.ts';
 
 type Person = Browser & { principal_id: string };
 
@@ -16,8 +15,8 @@ let operator: string;
 beforeAll(async () => {
   fixture = await apiFixture();
   api = await fixture.start({ development: false, alarm: (code) => alarms.push(code) });
-  ana = await signedIn(fixture, api.url, 'ana', ['approver', 'break_glass']);
-  ben = await signedIn(fixture, api.url, 'ben', ['approver']);
+  ana = await signedIn(fixture.store.owner, api.url, 'ana', ['approver', 'break_glass']);
+  ben = await signedIn(fixture.store.owner, api.url, 'ben', ['approver']);
   operator = (await fixture.store.principal('operator')).key;
 });
 afterAll(() => fixture.close());
@@ -78,7 +77,7 @@ describe('the card', () => {
 
   test('tells the owner of the agent that asks, like the agent itself, that they may not approve', async () => {
     await fixture.store.principal('requester');
-    const owner = await signedIn(fixture, api.url, 'owner', ['approver'], { owner_of: ['requester'] });
+    const owner = await signedIn(fixture.store.owner, api.url, 'owner', ['approver'], { owner_of: ['requester'] });
     const { run_id } = await fixture.store.toAwaitingApproval();
     expect((await cardFor(owner, run_id)).mine.why_not).toBe('self_approval');
   });

@@ -219,6 +219,12 @@ describe('creating a run', () => {
       'value_too_large',
       '/approval_life_ms',
     ],
+    [
+      'a person acted for whom the tenant does not have',
+      { on_behalf_of: 'ghost' },
+      'on_behalf_unknown',
+      '/on_behalf_of',
+    ],
     ['a malformed superseded run', { supersedes: 'run_1' }, 'run_id_malformed', '/supersedes'],
     ['a request id with a slash', { request_id: 'a/b' }, 'identifier_charset', '/request_id'],
   ])('refuses %s with its place and leaves nothing behind', async (_, change, code, path) => {

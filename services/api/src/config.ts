@@ -1,5 +1,4 @@
-import { PublicKeys } from '@counterstamp/api-contract';
-import { parseSigningKey, parseTrustedKeys, type SigningKey } from '@counterstamp/signatures';
+import { parseSigningKey, parseTrustedKeys } from '@counterstamp/signatures';
 import {
   type ConfigResult,
   type Environment,
@@ -11,7 +10,6 @@ import { contractFaults } from '@counterstamp/workflows';
 import { z } from 'zod';
 import type { OidcSettings } from './oidc-provider.ts';
 import { DEFAULT_RATE_LIMITS, RATE_WINDOW_S } from './rate-limits.ts';
-import type { ReceiptSigning } from './receipts.ts';
 import type { SignIn } from './sign-in.ts';
 
 const rate = (fallback: number, what: string) =>
@@ -35,19 +33,17 @@ const Own = z.object({
     .describe(
       'the tenant whose operators may set and release holds and judge instances, which stop or concern everybody; absent: those of every tenant, which is right where there is one',
     ),
-  COUNTERSTAMP_ORIGIN: z
-    .string()
-    .refine(isConsoleOrigin, 'must be an origin (scheme, host and port, nothing after), https:// or http://localhost')
+  COUNTERSTAMP_ORIGIN: variable.origin
     .optional()
     .describe(
       'origin of the console, such as https://approve.example.com: people sign in there, and passkeys belong to its host. Required outside development',
     ),
-  COUNTERSTAMP_INSTALLATION_KEY: z
-    .string()
+  COUNTERSTAMP_INSTALLATION_KEY: variable
+    .parsed(parseSigningKey)
     .optional()
     .describe('private Ed25519 key (JWK) that certifies passkeys and signs receipts. Required outside development'),
-  COUNTERSTAMP_TRUSTED_KEYS: z
-    .string()
+  COUNTERSTAMP_TRUSTED_KEYS: variable
+    .parsed(parseTrustedKeys)
     .optional()
     .describe(
       'JWK set of the installation’s public keys, each with its purposes; holds that of COUNTERSTAMP_INSTALLATION_KEY for credential and receipt. Required outside development',
@@ -67,11 +63,10 @@ const Own = z.object({
     .describe('the secret for COUNTERSTAMP_OIDC_CLIENT_ID, sent by client_secret_basic'),
 });
 
-/** What the api has beside the common configuration; `signIn` and `receipts` are absent in development only, `oidc` where there is no provider. */
+/** What the api has beside the common configuration; `signIn` is absent in development only, `oidc` where there is no provider. */
 export type ApiConfig = ServiceConfig & {
   own: z.infer<typeof Own>;
   signIn?: Omit<SignIn, 'random'>;
-  receipts?: ReceiptSigning;
   oidc?: OidcSettings;
 };
 
@@ -91,18 +86,11 @@ export function parseConfig(env: Environment): ConfigResult<ApiConfig> {
         ok: true,
         config: {
           ...config,
-          ...(signIn === undefined ? {} : { signIn, receipts: receiptSigning(config.own, signIn.key) }),
+          ...(signIn === undefined ? {} : { signIn }),
           ...(oidc === undefined ? {} : { oidc }),
         },
       }
     : { ok: false, faults };
-}
-
-/** Browsers hand out passkeys over https, and at home over http as well. */
-function isConsoleOrigin(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { origin, protocol, hostname } = new URL(text);
-  return origin === text && (protocol === 'https:' || (protocol === 'http:' && hostname === 'localhost'));
 }
 
 /** OpenID Connect Core 1.0, section 2. Secrets go to it, so plain http is for a provider on the own machine. */
@@ -129,17 +117,18 @@ function parseOidc(own: z.infer<typeof Own>, faults: string[]): OidcSettings | u
   return { issuer, client_id, client_secret };
 }
 
-/** What people need to sign in: origin, key and trusted keys, all or, in development, none. */
+/** What people need to sign in, and receipts to be signed: origin, key and trusted keys, all or, in development, none. */
 function parseSignIn(own: z.infer<typeof Own>, development: boolean, faults: string[]): ApiConfig['signIn'] {
-  const { COUNTERSTAMP_ORIGIN, COUNTERSTAMP_INSTALLATION_KEY, COUNTERSTAMP_TRUSTED_KEYS } = own;
-  const given = { COUNTERSTAMP_ORIGIN, COUNTERSTAMP_INSTALLATION_KEY, COUNTERSTAMP_TRUSTED_KEYS };
+  const { COUNTERSTAMP_ORIGIN: origin, COUNTERSTAMP_INSTALLATION_KEY: key, COUNTERSTAMP_TRUSTED_KEYS: keys } = own;
+  const given = {
+    COUNTERSTAMP_ORIGIN: origin,
+    COUNTERSTAMP_INSTALLATION_KEY: key,
+    COUNTERSTAMP_TRUSTED_KEYS: keys,
+  };
   const missing = Object.entries(given).filter(([, value]) => value === undefined);
   if (development && missing.length === Object.keys(given).length) return undefined;
   faults.push(...missing.map(([name]) => `${name}: is required, or nobody could sign in`));
-
-  const key = parsedOr(faults, 'COUNTERSTAMP_INSTALLATION_KEY', parseSigningKey, COUNTERSTAMP_INSTALLATION_KEY);
-  const keys = parsedOr(faults, 'COUNTERSTAMP_TRUSTED_KEYS', parseTrustedKeys, COUNTERSTAMP_TRUSTED_KEYS);
-  if (COUNTERSTAMP_ORIGIN === undefined || key === undefined || keys === undefined) return undefined;
+  if (origin === undefined || key === undefined || keys === undefined) return undefined;
   for (const [purpose, loss] of [
     ['credential', 'no passkey that it certifies would count'],
     ['receipt', 'no receipt that it signs would be believed'],
@@ -150,27 +139,5 @@ function parseSignIn(own: z.infer<typeof Own>, development: boolean, faults: str
       );
     }
   }
-  return { origin: COUNTERSTAMP_ORIGIN, key, keys };
-}
-
-/** What receipts are signed with, and the trusted keys as they are published; their text was parsed before. */
-function receiptSigning({ COUNTERSTAMP_TRUSTED_KEYS }: z.infer<typeof Own>, key: SigningKey): ReceiptSigning {
-  return { key, published: PublicKeys.parse(JSON.parse(COUNTERSTAMP_TRUSTED_KEYS ?? '')) };
-}
-
-/** What `parse` makes of a variable; its RangeError becomes a fault of the configuration. */
-function parsedOr<T>(
-  faults: string[],
-  name: string,
-  parse: (text: string) => T,
-  text: string | undefined,
-): T | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return parse(text);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    faults.push(`${name}: ${error.message}`);
-    return undefined;
-  }
+  return { origin, key, keys };
 }

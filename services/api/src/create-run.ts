@@ -51,7 +51,7 @@ export async function createRun(call: Call): Promise<Answer<CreatedRun>> {
     case 'supersedes_invalid':
       return refused('supersedes_invalid', '/supersedes');
     case 'on_behalf_unknown':
-      return refused('principal_unknown', '/on_behalf_of');
+      return refused('on_behalf_unknown', '/on_behalf_of');
     case 'subject_erased':
       return refused('subject_erased', '/subject');
     case 'open_runs_limit':

@@ -1,7 +1,8 @@
-import { type DecisionChallenge, DecisionChallengeBody, type RecordedDecision } from '@counterstamp/api-contract';
-import type { Approval, Decision } from '@counterstamp/manifest-core';
+import { type DecisionChallenge, DecisionChallengeBody } from '@counterstamp/api-contract';
+import type { Approval } from '@counterstamp/manifest-core';
 import type { PasskeySummary, PrincipalRole } from '@counterstamp/manifest-store';
-import { decisionChallenge as challengeOf, decisionPreImage, reasonDigest } from '@counterstamp/signatures';
+import { decisionChallengeText, decisionPreImage, reasonDigest } from '@counterstamp/signatures';
+import { recordedOf } from './approval-card.ts';
 import { type Answer, answered, runIdOf, type SessionCall } from './command.ts';
 import { requestOptions } from './passkey-ceremonies.ts';
 import { refused } from './problem.ts';
@@ -56,7 +57,7 @@ export async function decisionChallenge(call: SessionCall): Promise<Answer<Decis
     expires_at: earlier(new Date(loaded.nowMs + DECISION_CHALLENGE_LIFE_MS).toISOString(), approval.expires_at),
     reason_digest: reason === undefined ? null : reasonDigest(reason),
   });
-  const challenge = Buffer.from(challengeOf(pre_image)).toString('base64url');
+  const challenge = decisionChallengeText(pre_image);
   const expires_at = await deps.identities.beginChallenge(who, {
     purpose: 'decide',
     challenge,
@@ -65,18 +66,6 @@ export async function decisionChallenge(call: SessionCall): Promise<Answer<Decis
   });
   const options = await requestOptions(signIn, challenge, [passkey.credential_id]);
   return answered({ pre_image, challenge, options: { ...options }, expires_at });
-}
-
-function recordedOf({
-  decision_id,
-  decision,
-  principal_id,
-  method,
-  decided_at,
-  reason,
-  break_glass,
-}: Decision): RecordedDecision {
-  return { decision_id, decision, principal_id, method, decided_at, reason, break_glass };
 }
 
 function isAsShown(

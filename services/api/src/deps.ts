@@ -2,7 +2,6 @@ import type { Clock, Durations, Failpoint, Ids, Limits, Queue } from '@counterst
 import type { ApiStore, IdentityStore } from '@counterstamp/manifest-store';
 import type { Oidc } from './oidc.ts';
 import type { RateLimits } from './rate-limits.ts';
-import type { ReceiptSigning } from './receipts.ts';
 import type { SignIn } from './sign-in.ts';
 import type { WorkflowDoor } from './workflow-door.ts';
 
@@ -26,10 +25,8 @@ export interface ObservedRequest {
 export interface ApiDeps {
   store: ApiStore;
   identities: IdentityStore;
-  /** Absent in development only: then nobody can sign in. */
+  /** Absent in development only: then nobody can sign in, and no receipt is signed. */
   signIn?: SignIn | undefined;
-  /** Absent in development only: then no receipt is signed. */
-  receipts?: ReceiptSigning | undefined;
   /** Absent where no identity provider is set up. */
   oidc?: Oidc;
   queue: Queue;

@@ -1,9 +1,9 @@
 import { type RunId, stopReason } from '@counterstamp/manifest-core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { signedIn } from '../../../testing/browser.ts';
 import { fuzzDoor } from '../../../testing/case-inputs/fuzzed-bodies.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { signedIn } from '../testing/browser.ts';
 import { expectUnchanged, type Sent } from '../testing/stored-bytes.ts';
 import { realDoors } from '../testing/workflow-doors.ts';
 
@@ -148,7 +148,7 @@ test('any verdict, support, fence or query of an operator is never a fault of ou
 });
 
 test('anything in the bodies of enrolling, signing in and signing is never a fault of ours, and opens nothing', async () => {
-  const person = await signedIn(fixture, api.url, 'fuzzed', ['approver']);
+  const person = await signedIn(fixture.store.owner, api.url, 'fuzzed', ['approver']);
   const { run_id } = await fixture.store.toAwaitingApproval({}, { bound: { method: 'passkey' } });
   const approval = (await api.client(approver).getRun(run_id)).approval;
   const { approval_id = '', approval_digest = '', action_digest = '', action_revision = 0 } = approval ?? {};

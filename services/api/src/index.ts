@@ -3,6 +3,5 @@ export { type Action, MAY } from './caller.ts';
 export { environment, parseConfig } from './config.ts';
 export type { ApiDeps, ApiLog, ObservedRequest } from './deps.ts';
 export { runApi } from './main.ts';
-export type { ReceiptSigning } from './receipts.ts';
 export type { SignIn } from './sign-in.ts';
 export type { WorkflowDoor } from './workflow-door.ts';

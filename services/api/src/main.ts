@@ -22,7 +22,6 @@ export async function runApi(env: Environment): Promise<void> {
         store,
         identities: createIdentityStore(shell.sql),
         signIn: config.signIn === undefined ? undefined : { ...config.signIn, random: randomBytes },
-        receipts: config.receipts,
         ...(config.oidc === undefined || config.signIn === undefined
           ? {}
           : { oidc: createOidc(config.oidc, config.signIn.origin, () => clock.wallMs()) }),

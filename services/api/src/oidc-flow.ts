@@ -82,12 +82,13 @@ function cookie(origin: string, value: string, maxAge: number): string {
   return generateCookie(cookieName(origin), value, {
     httpOnly: true,
     sameSite: 'Lax',
-    path: '/v1/oidc',
+    path: '/',
     secure: isHttps(origin),
     maxAge,
   });
 }
 
+/** By the prefix `__Host-`, which asks for the path /, no neighbouring host can put a sign-in of its own under way here. */
 function cookieName(origin: string): string {
-  return isHttps(origin) ? '__Secure-cs_oidc' : 'cs_oidc';
+  return isHttps(origin) ? '__Host-cs_oidc' : 'cs_oidc';
 }

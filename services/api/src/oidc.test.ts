@@ -75,7 +75,7 @@ async function toCallback(person: string | null = SUBJECT): Promise<CallbackRequ
   expect(back.origin + back.pathname).toBe(CALLBACK);
   return { path: `${back.pathname}${back.search}`, cookie: flowCookieOf(login) };
 }
-const flowCookieOf = (page: Page) => `__Secure-cs_oidc=${page.cookies.get('__Secure-cs_oidc')?.value}`;
+const flowCookieOf = (page: Page) => `__Host-cs_oidc=${page.cookies.get('__Host-cs_oidc')?.value}`;
 const sessionCount = async () => (await fixture.store.owner`select from cs.session`).length;
 const everything = async () =>
   JSON.stringify([
@@ -98,11 +98,11 @@ describe('sign-in through the identity provider', () => {
       prompt: 'login',
       max_age: '600',
     });
-    const { value, attributes } = login.cookies.get('__Secure-cs_oidc') ?? {};
+    const { value, attributes } = login.cookies.get('__Host-cs_oidc') ?? {};
     expect(attributes).toContain('HttpOnly');
     expect(attributes).toContain('Secure');
     expect(attributes).toContain('SameSite=Lax');
-    expect(attributes).toContain('Path=/v1/oidc');
+    expect(attributes).toContain('Path=/;');
     expect(attributes).toContain('Max-Age=600');
     for (const secret of [asked.get('state'), asked.get('nonce')]) {
       expect(Buffer.from(value ?? '', 'base64url').toString('latin1')).not.toContain(secret);
@@ -116,7 +116,7 @@ describe('sign-in through the identity provider', () => {
     expect(page.status).toBe(200);
     expect(page.text).toContain('http-equiv="refresh" content="0;url=/"');
     expect(page.text).not.toContain('<script');
-    expect(page.cookies.get('__Secure-cs_oidc')?.attributes).toContain('Max-Age=0');
+    expect(page.cookies.get('__Host-cs_oidc')?.attributes).toContain('Max-Age=0');
     const session = page.cookies.get('__Host-cs_session');
     expect(session?.attributes).toContain('SameSite=Strict');
     const view = await open(api, '/v1/session', `__Host-cs_session=${session?.value}`);

@@ -1,10 +1,9 @@
 import { createClient } from '@counterstamp/api-contract';
 import type { SoftwareAuthenticator } from '@counterstamp/signatures/software-authenticator';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Browser, createBrowser, ORIGIN } from '../../../testing/browser.ts';
+import { type Browser, createBrowser, invited, ORIGIN, signedIn } from '../../../testing/browser.ts';
 import { settableClock } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { invited, signedIn } from '../testing/browser.ts';
 import { STEP_UP_MS } from './sessions.ts';
 
 type RequestJson = Parameters<SoftwareAuthenticator['authenticate']>[0];
@@ -25,7 +24,7 @@ async function add(browser: Browser, misbehaviour?: { origin?: string; userVerif
 }
 
 test('a person enrols further passkeys, is not offered those they have, and signs in with each', async () => {
-  const browser = await signedIn(fixture, api.url, 'nina', []);
+  const browser = await signedIn(fixture.store.owner, api.url, 'nina', []);
   const added = await add(browser);
   expect(added.status).toBe(201);
   const known = added.body.passkeys.map((passkey) => passkey.credential_id);
@@ -48,7 +47,7 @@ test('a person enrols further passkeys, is not offered those they have, and sign
 });
 
 test('a passkey made elsewhere, unverified, or over a challenge used up is refused', async () => {
-  const browser = await signedIn(fixture, api.url, 'olaf', []);
+  const browser = await signedIn(fixture.store.owner, api.url, 'olaf', []);
   expect((await add(browser, { origin: 'https://evil.example.com' })).body.code).toBe('assertion_invalid');
   expect((await add(browser, { userVerified: false })).body.code).toBe('assertion_invalid');
   const asked = await browser.send('POST', '/v1/passkeys/options');
@@ -61,7 +60,7 @@ test('a passkey made elsewhere, unverified, or over a challenge used up is refus
 });
 
 test('revoking one ends the other sessions of the person, and the passkey signs in no more', async () => {
-  const browser = await signedIn(fixture, api.url, 'pia', []);
+  const browser = await signedIn(fixture.store.owner, api.url, 'pia', []);
   const elsewhere = createBrowser(api.url, browser.authenticator);
   await elsewhere.signIn();
   const { passkeys } = (await add(browser)).body;
@@ -75,8 +74,8 @@ test('revoking one ends the other sessions of the person, and the passkey signs 
 });
 
 test("the last passkey, an unknown one and another person's stay, and the tries are in the audit once each", async () => {
-  const browser = await signedIn(fixture, api.url, 'quin', []);
-  const other = await signedIn(fixture, api.url, 'rosa', []);
+  const browser = await signedIn(fixture.store.owner, api.url, 'quin', []);
+  const other = await signedIn(fixture.store.owner, api.url, 'rosa', []);
   const idOf = async (of: Browser) => (await of.send('GET', '/v1/passkeys')).body.passkeys[0]?.credential_id;
   const revoke = async (id: string | undefined) => (await browser.send('DELETE', `/v1/passkeys/${id}`)).body.code;
   expect(await revoke(await idOf(browser))).toBe('passkey_last');
@@ -89,7 +88,7 @@ test("the last passkey, an unknown one and another person's stay, and the tries 
 });
 
 test('the client speaks for a signed-in person as for a key', async () => {
-  const browser = await signedIn(fixture, api.url, 'tilda', []);
+  const browser = await signedIn(fixture.store.owner, api.url, 'tilda', []);
   const { authenticator, session, cookie = '' } = browser;
   const headers = () => ({ cookie, origin: ORIGIN, 'x-csrf-token': session?.csrf_token ?? '' });
   const client = createClient({ baseUrl: api.url, fetch, headers });
@@ -109,7 +108,7 @@ test('the client speaks for a signed-in person as for a key', async () => {
   expect(await client.signOut()).toEqual({ ended: true });
   await expect(client.readSession()).rejects.toMatchObject({ code: 'unauthenticated' });
 
-  const { token: invitation } = await invited(fixture, 'ulla', []);
+  const { token: invitation } = await invited(fixture.store.owner, 'ulla', []);
   const open = createClient({ baseUrl: api.url, fetch, headers: () => ({ origin: ORIGIN }) });
   const options = await open.enrolmentOptions({ invitation });
   expect(options.name).toBe('ulla');
@@ -119,7 +118,7 @@ test('the client speaks for a signed-in person as for a key', async () => {
 
 test('adding and revoking ask for a fresh proof of who one is', async () => {
   const clock = await settableClock(fixture.store);
-  const browser = await signedIn(fixture, api.url, 'sven', []);
+  const browser = await signedIn(fixture.store.owner, api.url, 'sven', []);
   const asked = await browser.send('POST', '/v1/passkeys/options');
   const response = await browser.authenticator.register(asked.body.options);
   await clock.advanceMs(STEP_UP_MS);

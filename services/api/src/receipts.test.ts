@@ -19,12 +19,12 @@ import {
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ORIGIN } from '../../../testing/browser.ts';
 import { ACTION, fixedAction, newRunId, testIds } from '../../../testing/store-fixture.ts';
-import { type ApiFixture, apiFixture, type RunningApi, testSigning } from '../testing/api-fixture.ts';
+import { type ApiFixture, apiFixture, type RunningApi, testSignIn } from '../testing/api-fixture.ts';
 
 const checkpointKey = parseSigningKey(generateSigningKey());
-const { signIn, receipts } = testSigning();
+const signIn = testSignIn();
 const trusted = parseTrustedKeys(
-  trustedKeysText([publicJwk(receipts.key, ['credential', 'receipt']), publicJwk(checkpointKey, ['checkpoint'])]),
+  trustedKeysText([publicJwk(signIn.key, ['credential', 'receipt']), publicJwk(checkpointKey, ['checkpoint'])]),
 );
 
 let fixture: ApiFixture;
@@ -32,7 +32,7 @@ let api: RunningApi;
 let auditor: string;
 beforeAll(async () => {
   fixture = await apiFixture();
-  api = await fixture.start({ signIn, receipts });
+  api = await fixture.start({ signIn });
   auditor = (await fixture.store.principal('auditor')).key;
 });
 afterAll(() => fixture.close());
@@ -164,14 +164,14 @@ test('checkpoints are handed out in order, page by page, and verify as one chain
 test('the keys are told to anybody, and hold no private part', async () => {
   const { status, body } = await api.get('/v1/keys');
   expect(status).toBe(200);
-  expect(PublicKeys.parse(body)).toEqual(receipts.published);
+  expect(PublicKeys.parse(body)).toEqual({ keys: [publicJwk(signIn.key, ['credential', 'receipt'])] });
 });
 
 test('without the installation’s key there is no receipt and no set of keys, and the code says so', async () => {
-  const bare = await fixture.start({ receipts: undefined });
+  const bare = await fixture.start({ signIn: undefined });
   const { run_id } = await fixture.store.createRun();
   for (const path of [`/v1/runs/${run_id}/receipt`, '/v1/keys']) {
     const { status, body } = await bare.get(path, auditor);
-    expect([status, body.code]).toEqual([503, 'receipts_unavailable']);
+    expect([status, body.code]).toEqual([503, 'sign_in_unavailable']);
   }
 });

@@ -8,18 +8,11 @@ import {
 import { Digest, RunId } from '@counterstamp/manifest-core';
 import type { ReceiptRecord } from '@counterstamp/manifest-store';
 import { type CheckpointProof, makeReceipt, proofFor } from '@counterstamp/receipts';
-import { Envelope, type SigningKey } from '@counterstamp/signatures';
+import { Envelope } from '@counterstamp/signatures';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
 import type { ApiDeps } from './deps.ts';
 import { refused, refusedBy } from './problem.ts';
 import { parseQuery } from './query.ts';
-
-/** What an installation needs to hand out receipts. */
-export interface ReceiptSigning {
-  key: SigningKey;
-  /** What it publishes of all its keys. */
-  published: PublicKeys;
-}
 
 /** A run's receipt as it stands now: also of one that is not at its end. */
 export async function receipt(call: Call): Promise<Answer<SignedEnvelope>> {
@@ -28,7 +21,7 @@ export async function receipt(call: Call): Promise<Answer<SignedEnvelope>> {
   if (!id.ok) return id.refused;
   const query = parseQuery(ReceiptQuery, request);
   if (!query.ok) return refusedBy(query.refusal);
-  if (deps.receipts === undefined) return refused('receipts_unavailable');
+  if (deps.signIn === undefined) return refused('sign_in_unavailable');
   const record = await deps.store.receipt(who.tenant_id, id.run_id, query.value.disclose === 'all');
   if (record === undefined) return refused('run_not_found');
   const { covering, decisions, ...recorded } = record;
@@ -41,7 +34,7 @@ export async function receipt(call: Call): Promise<Answer<SignedEnvelope>> {
     })),
     checkpoint: proofOf(record.run.run_id, covering),
   };
-  return answered(makeReceipt(predicate, deps.receipts.key));
+  return answered(makeReceipt(predicate, deps.signIn.key));
 }
 
 /** The proof that a checkpoint covers the run; null where none does yet. */
@@ -68,6 +61,6 @@ export async function listCheckpoints({ deps, request }: Call): Promise<Answer<C
 }
 
 /** What anybody may know. A verifier who takes the keys from here alone trusts whoever answers. */
-export function publicKeys({ receipts }: Pick<ApiDeps, 'receipts'>): Answer<PublicKeys> {
-  return receipts === undefined ? refused('receipts_unavailable') : answered(receipts.published);
+export function publicKeys({ signIn }: Pick<ApiDeps, 'signIn'>): Answer<PublicKeys> {
+  return signIn === undefined ? refused('sign_in_unavailable') : answered(signIn.keys.published);
 }

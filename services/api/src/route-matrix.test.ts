@@ -1,10 +1,9 @@
 import { ROUTES, type RouteName } from '@counterstamp/api-contract';
 import type { RunId } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Browser, ORIGIN } from '../../../testing/browser.ts';
+import { type Browser, ORIGIN, signedIn } from '../../../testing/browser.ts';
 import { newRunId } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, createBody, INPUT, PROPOSAL, type RunningApi } from '../testing/api-fixture.ts';
-import { signedIn } from '../testing/browser.ts';
 
 /**
  * Who may do what, on their own tenant's things and on another's. Columns: the role of a key; no key at all; a key that expired, one that was
@@ -105,8 +104,8 @@ beforeAll(async () => {
     await owner.unsafe(`update cs.api_key set ${column} = cs.clock() where principal_id = '${principal_id}'`);
     keys.set(name, key);
   }
-  browser = await signedIn(fixture, api.url, 'ada', ['approver']);
-  stranger = await signedIn(fixture, api.url, 'ben', ['approver'], { tenant: SOUTH });
+  browser = await signedIn(fixture.store.owner, api.url, 'ada', ['approver']);
+  stranger = await signedIn(fixture.store.owner, api.url, 'ben', ['approver'], { tenant: SOUTH });
 });
 afterAll(() => fixture.close());
 
@@ -168,7 +167,7 @@ async function send(caller: CallerName, name: RouteName, target: Target): Promis
   const method = ROUTES[name].method.toUpperCase();
   if (caller === 'session') {
     // Whoever signs out is not asked for again.
-    const used = name === 'signOut' ? await signedIn(fixture, api.url, 'eve', ['approver']) : browser;
+    const used = name === 'signOut' ? await signedIn(fixture.store.owner, api.url, 'eve', ['approver']) : browser;
     const reply = await used.send(method, path, body);
     return { status: reply.status, code: reply.body?.code, text: JSON.stringify(reply.body) };
   }

@@ -1,8 +1,7 @@
 import { OPENAPI_PATH, ROUTES } from '@counterstamp/api-contract';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Browser } from '../../../testing/browser.ts';
+import { type Browser, signedIn } from '../../../testing/browser.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { signedIn } from '../testing/browser.ts';
 
 let fixture: ApiFixture;
 let api: RunningApi;
@@ -11,7 +10,7 @@ let run_id: string;
 beforeAll(async () => {
   fixture = await apiFixture();
   api = await fixture.start();
-  person = await signedIn(fixture, api.url, 'tess', ['approver', 'operator', 'auditor']);
+  person = await signedIn(fixture.store.owner, api.url, 'tess', ['approver', 'operator', 'auditor']);
   run_id = (await fixture.store.toAwaitingApproval({}, { bound: { method: 'session' } })).run_id;
 });
 afterAll(() => fixture.close());

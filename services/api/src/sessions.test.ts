@@ -1,9 +1,8 @@
 import { disablePerson, invitePerson } from '@counterstamp/manifest-store';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Browser, createBrowser } from '../../../testing/browser.ts';
+import { type Browser, createBrowser, invited, signedIn } from '../../../testing/browser.ts';
 import { settableClock, testIds } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { invited, signedIn } from '../testing/browser.ts';
 import { SESSION_IDLE_MS, SESSION_LIFE_MS, STEP_UP_MS } from './sessions.ts';
 
 let fixture: ApiFixture;
@@ -25,7 +24,7 @@ async function another(browser: Browser): Promise<Browser> {
 
 describe('enrolment', () => {
   test('an invitation makes a passkey and signs its person in', async () => {
-    const { principal_id, token } = await invited(fixture, 'eva', ['approver'], { groups: ['finance'] });
+    const { principal_id, token } = await invited(fixture.store.owner, 'eva', ['approver'], { groups: ['finance'] });
     const eva = createBrowser(api.url);
     const reply = await eva.enrol(token);
     expect(reply.status).toBe(201);
@@ -41,7 +40,7 @@ describe('enrolment', () => {
   });
 
   test('looking at an invitation leaves it usable, and using it twice is refused', async () => {
-    const { token } = await invited(fixture, 'twice', []);
+    const { token } = await invited(fixture.store.owner, 'twice', []);
     const browser = createBrowser(api.url);
     for (let look = 0; look < 3; look++) {
       const asked = await browser.send('POST', '/v1/enrolment/options', { invitation: token });
@@ -52,7 +51,7 @@ describe('enrolment', () => {
   });
 
   test('of many uses of one invitation at once, one makes a passkey', async () => {
-    const { principal_id, token } = await invited(fixture, 'crowd', []);
+    const { principal_id, token } = await invited(fixture.store.owner, 'crowd', []);
     const replies = await Promise.all(Array.from({ length: 8 }, () => createBrowser(api.url).enrol(token)));
     expect(replies.filter((reply) => reply.status === 201)).toHaveLength(1);
     expect(replies.filter((reply) => reply.body.code === 'invitation_invalid')).toHaveLength(7);
@@ -61,7 +60,7 @@ describe('enrolment', () => {
   });
 
   test('an invitation that expired, was never made, or was replaced is refused', async () => {
-    const { token } = await invited(fixture, 'late', []);
+    const { token } = await invited(fixture.store.owner, 'late', []);
     const again = await invitePerson(fixture.store.owner, testIds, {
       ...{ tenant_id: 'shop_north', name: 'late', expiresInMs: 3_600_000 },
     });
@@ -74,8 +73,8 @@ describe('enrolment', () => {
   });
 
   test("one invitation's challenge enrols nobody by another's", async () => {
-    const mine = await invited(fixture, 'mine', []);
-    const other = await invited(fixture, 'other', []);
+    const mine = await invited(fixture.store.owner, 'mine', []);
+    const other = await invited(fixture.store.owner, 'other', []);
     const browser = createBrowser(api.url);
     const asked = await browser.send('POST', '/v1/enrolment/options', { invitation: mine.token });
     const response = await browser.authenticator.register(asked.body.options);
@@ -88,7 +87,7 @@ describe('enrolment', () => {
     ['another origin', { origin: 'https://approve.example.org' }],
     ['no user verification', { userVerified: false }],
   ])('a passkey made with %s is refused, and the invitation stays', async (name, misbehaviour) => {
-    const { token } = await invited(fixture, `wrong ${name}`.replaceAll(' ', '_'), []);
+    const { token } = await invited(fixture.store.owner, `wrong ${name}`.replaceAll(' ', '_'), []);
     const browser = createBrowser(api.url);
     expect((await browser.enrol(token, misbehaviour)).body.code).toBe('assertion_invalid');
     expect((await browser.enrol(token)).status).toBe(201);
@@ -97,7 +96,7 @@ describe('enrolment', () => {
 
 describe('signing in', () => {
   test('a challenge signs in once', async () => {
-    const once = await signedIn(fixture, api.url, 'once', []);
+    const once = await signedIn(fixture.store.owner, api.url, 'once', []);
     const asked = await once.send('POST', '/v1/session/options', {}, { cookie: '' });
     const response = await once.authenticator.authenticate(asked.body.options);
     const sent = () => once.send('POST', '/v1/session', { response }, { cookie: '' });
@@ -106,7 +105,7 @@ describe('signing in', () => {
   });
 
   test('an expired challenge, another origin, and a person not verified sign nobody in', async () => {
-    const browser = await signedIn(fixture, api.url, 'strict', []);
+    const browser = await signedIn(fixture.store.owner, api.url, 'strict', []);
     expect((await browser.signIn({ origin: 'https://evil.example.com' })).body.code).toBe('assertion_invalid');
     expect((await browser.signIn({ userVerified: false })).body.code).toBe('assertion_invalid');
     const asked = await browser.send('POST', '/v1/session/options', {});
@@ -116,7 +115,7 @@ describe('signing in', () => {
   });
 
   test('a passkey that only the database vouches for signs nobody in', async () => {
-    const browser = await signedIn(fixture, api.url, 'forged', []);
+    const browser = await signedIn(fixture.store.owner, api.url, 'forged', []);
     await fixture.store.owner`
       update cs.passkey set certificate = jsonb_set(certificate, '{signatures,0,sig}', to_jsonb(encode(sha256('x') || sha256('y'), 'base64')))
        where principal_id = ${browser.principal_id}`;
@@ -127,8 +126,8 @@ describe('signing in', () => {
 
   test("a forged row with another person's id does not let one in as them", async () => {
     const [victim, thief] = [
-      await signedIn(fixture, api.url, 'victim', ['approver']),
-      await signedIn(fixture, api.url, 'thief', []),
+      await signedIn(fixture.store.owner, api.url, 'victim', ['approver']),
+      await signedIn(fixture.store.owner, api.url, 'thief', []),
     ];
     await fixture.store
       .owner`update cs.passkey set principal_id = ${victim.principal_id} where principal_id = ${thief.principal_id}`;
@@ -138,7 +137,7 @@ describe('signing in', () => {
 
 describe('a session', () => {
   test('ends by signing out, and the cookie opens nothing any more', async () => {
-    const browser = await signedIn(fixture, api.url, 'leaver', ['auditor']);
+    const browser = await signedIn(fixture.store.owner, api.url, 'leaver', ['auditor']);
     const other = await another(browser);
     const out = await browser.send('DELETE', '/v1/session');
     expect(out.headers.get('set-cookie')).toContain('Max-Age=0');
@@ -147,7 +146,7 @@ describe('a session', () => {
   });
 
   test('ends after an hour unused, and a working day after sign-in however much it is used', async () => {
-    const browser = await signedIn(fixture, api.url, 'idler', ['auditor']);
+    const browser = await signedIn(fixture.store.owner, api.url, 'idler', ['auditor']);
     await clock.advanceMs(SESSION_IDLE_MS - 1);
     expect((await browser.send('GET', '/v1/runs')).status).toBe(200);
     await clock.advanceMs(SESSION_IDLE_MS);
@@ -164,14 +163,14 @@ describe('a session', () => {
   });
 
   test("of a disabled person opens nothing, and the person's passkey neither", async () => {
-    const browser = await signedIn(fixture, api.url, 'gone', ['auditor']);
+    const browser = await signedIn(fixture.store.owner, api.url, 'gone', ['auditor']);
     await disablePerson(fixture.store.owner, { tenant_id: 'shop_north', name: 'gone' });
     expect((await browser.send('GET', '/v1/runs')).status).toBe(401);
     expect((await createBrowser(api.url, browser.authenticator).signIn()).body.code).toBe('credential_revoked');
   });
 
   test('has the roles that the person has now', async () => {
-    const browser = await signedIn(fixture, api.url, 'changing', ['auditor']);
+    const browser = await signedIn(fixture.store.owner, api.url, 'changing', ['auditor']);
     expect((await browser.send('GET', '/v1/holds')).status).toBe(200);
     await fixture.store
       .owner`update cs.principal set roles = '{requester}' where principal_id = ${browser.principal_id}`;
@@ -179,8 +178,8 @@ describe('a session', () => {
   });
 
   test('becomes fresh again by the passkey of its person, by nobody else and by no other challenge', async () => {
-    const browser = await signedIn(fixture, api.url, 'stepper', []);
-    const stranger = await signedIn(fixture, api.url, 'stranger', []);
+    const browser = await signedIn(fixture.store.owner, api.url, 'stepper', []);
+    const stranger = await signedIn(fixture.store.owner, api.url, 'stranger', []);
     await clock.advanceMs(STEP_UP_MS);
     expect((await browser.send('POST', '/v1/passkeys/options')).body.code).toBe('step_up_required');
 
@@ -219,7 +218,9 @@ describe('a change with a session cookie', () => {
     ['no origin and a fetch from the same site only', { origin: '', 'sec-fetch-site': 'same-site' }],
     ['an opaque origin', { origin: 'null', 'sec-fetch-site': 'same-origin' }],
   ])('is refused with %s', async (name, headers) => {
-    const browser = await signedIn(fixture, api.url, `csrf_${name.replaceAll(/[^a-z]/g, '_')}`, ['operator']);
+    const browser = await signedIn(fixture.store.owner, api.url, `csrf_${name.replaceAll(/[^a-z]/g, '_')}`, [
+      'operator',
+    ]);
     const reply = await browser.send('PUT', '/v1/holds/all', { reason: 'maintenance' }, headers);
     expect(reply).toMatchObject({ status: 403, body: { code: 'csrf_refused' } });
     expect((await browser.send('GET', '/v1/holds')).body).toEqual({ holds: [] });
@@ -227,20 +228,20 @@ describe('a change with a session cookie', () => {
   });
 
   test("is refused with another session's token, be it the same person's", async () => {
-    const browser = await signedIn(fixture, api.url, 'tokens', ['operator']);
+    const browser = await signedIn(fixture.store.owner, api.url, 'tokens', ['operator']);
     const other = await another(browser);
     const headers = { 'x-csrf-token': other.session?.csrf_token ?? '' };
     expect((await browser.send('PUT', '/v1/holds/all', { reason: 'x' }, headers)).body.code).toBe('csrf_refused');
   });
 
   test('is taken when the browser names no origin but says that the page is ours', async () => {
-    const browser = await signedIn(fixture, api.url, 'fetch_site', ['operator']);
+    const browser = await signedIn(fixture.store.owner, api.url, 'fetch_site', ['operator']);
     const headers = { origin: '', 'sec-fetch-site': 'same-origin' };
     expect((await browser.send('DELETE', '/v1/session', undefined, headers)).status).toBe(200);
   });
 
   test('is refused when its body is no JSON by its type', async () => {
-    const browser = await signedIn(fixture, api.url, 'forms', ['operator']);
+    const browser = await signedIn(fixture.store.owner, api.url, 'forms', ['operator']);
     const reply = await browser.send('PUT', '/v1/holds/all', { reason: 'x' }, { 'content-type': 'text/plain' });
     expect(reply).toMatchObject({ status: 415, body: { code: 'content_type_unsupported' } });
   });
@@ -260,7 +261,7 @@ test.each(['/v1/enrolment/options', '/v1/enrolment', '/v1/session/options', '/v1
 );
 
 test('a request with a key and a cookie is refused', async () => {
-  const browser = await signedIn(fixture, api.url, 'both', ['auditor']);
+  const browser = await signedIn(fixture.store.owner, api.url, 'both', ['auditor']);
   const { key } = await fixture.store.principal('auditor');
   const reply = await browser.send('GET', '/v1/runs', undefined, { authorization: `Bearer ${key}` });
   expect(reply).toMatchObject({ status: 400, body: { code: 'credentials_ambiguous' } });
@@ -301,7 +302,7 @@ test('every answer forbids framing, sniffing, storing and referring', async () =
 });
 
 test('neither log nor database holds a secret of an invitation, a session or a token', async () => {
-  const { token } = await invited(fixture, 'secretive', []);
+  const { token } = await invited(fixture.store.owner, 'secretive', []);
   const browser = createBrowser(api.url);
   await browser.enrol(token);
   await browser.enrol(token);

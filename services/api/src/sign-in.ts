@@ -1,12 +1,12 @@
 import type { SigningKey, TrustedKeys } from '@counterstamp/signatures';
 
-/** What an installation needs so that people can sign in. */
+/** What an installation needs so that people can sign in and receipts are signed. */
 export interface SignIn {
   /** Where people's browsers are, `https://host[:port]`; its host name is the passkeys' relying party. */
   origin: string;
-  /** Certifies passkeys at enrolment; lives outside the database. */
+  /** Certifies passkeys at enrolment and signs receipts; lives outside the database. */
   key: SigningKey;
-  /** Whose certificates count: the key above, and those before it. */
+  /** Whose certificates count: the key above, and those before it. Published as they are, with those for checkpoints. */
   keys: TrustedKeys;
   /** That many random bytes from the system, for secrets, challenges and nonces. */
   random(bytes: number): Uint8Array;

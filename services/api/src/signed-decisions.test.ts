@@ -3,10 +3,9 @@ import { createIdentityStore, disablePerson, StoreUnavailable } from '@counterst
 import { createApiStore } from '@counterstamp/manifest-store/api';
 import { verifySignedDecision } from '@counterstamp/signatures';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Browser, type BrowserReply, createBrowser } from '../../../testing/browser.ts';
+import { type Browser, type BrowserReply, createBrowser, signedIn } from '../../../testing/browser.ts';
 import { settableClock } from '../../../testing/store-fixture.ts';
 import { type ApiFixture, apiFixture, type RunningApi } from '../testing/api-fixture.ts';
-import { signedIn } from '../testing/browser.ts';
 import { STEP_UP_MS } from './sessions.ts';
 
 type Person = Browser & { principal_id: string };
@@ -22,8 +21,8 @@ beforeAll(async () => {
   // Keys never decide here: outside development.
   api = await fixture.start({ development: false });
   second = await fixture.start({ development: false });
-  ana = await signedIn(fixture, api.url, 'ana', ['approver', 'break_glass']);
-  ben = await signedIn(fixture, api.url, 'ben', ['approver', 'break_glass']);
+  ana = await signedIn(fixture.store.owner, api.url, 'ana', ['approver', 'break_glass']);
+  ben = await signedIn(fixture.store.owner, api.url, 'ben', ['approver', 'break_glass']);
 });
 afterAll(() => fixture.close());
 
@@ -102,6 +101,7 @@ describe('a signed approval', () => {
         tenant_id: 'shop_north',
         approval_digest: run.shown.approval_digest,
         decided_at: decision.decided_at,
+        reason: decision.reason,
       },
       fixture.signIn,
     );
@@ -185,7 +185,7 @@ describe('a signed approval', () => {
   });
 
   test('by a passkey that was revoked meanwhile is refused, and by the other one it counts', async () => {
-    const person = await signedIn(fixture, api.url, 'two_keys', ['approver']);
+    const person = await signedIn(fixture.store.owner, api.url, 'two_keys', ['approver']);
     const asked = await person.send('POST', '/v1/passkeys/options');
     const response = await person.authenticator.register(asked.body.options);
     const added = await person.send('POST', '/v1/passkeys', { name: 'spare', response });
@@ -206,9 +206,9 @@ describe('a signed approval', () => {
   });
 
   test('does not help who is in the request chain: the person acted for, and the owner of the agent', async () => {
-    const beneficiary = await signedIn(fixture, api.url, 'beneficiary', ['approver']);
+    const beneficiary = await signedIn(fixture.store.owner, api.url, 'beneficiary', ['approver']);
     await fixture.store.principal('requester');
-    const owner = await signedIn(fixture, api.url, 'owner', ['approver'], { owner_of: ['requester'] });
+    const owner = await signedIn(fixture.store.owner, api.url, 'owner', ['approver'], { owner_of: ['requester'] });
     const run = await waiting({ method: 'passkey' }, { on_behalf_of: beneficiary.principal_id });
     expect((await approve(beneficiary, run)).body).toMatchObject({ code: 'self_approval', path: '/decision' });
     expect((await approve(owner, run)).body.code).toBe('self_approval');
@@ -229,9 +229,9 @@ describe('a challenge for a decision', () => {
     expect((await ask({ reason: 'because' })).body).toMatchObject({ code: 'unknown_member', path: '/reason' });
     expect((await ask({ decision: 'break_glass' })).body).toMatchObject({ code: 'member_missing', path: '/reason' });
     expect((await ask({ decision: 'break_glass', reason: 'fire' })).body.code).toBe('break_glass_not_allowed');
-    const auditor = await signedIn(fixture, api.url, 'auditor_only', ['auditor']);
+    const auditor = await signedIn(fixture.store.owner, api.url, 'auditor_only', ['auditor']);
     expect((await ask({}, auditor)).body.code).toBe('not_an_approver');
-    const abroad = await signedIn(fixture, api.url, 'abroad', ['approver'], { tenant: 'shop_south' });
+    const abroad = await signedIn(fixture.store.owner, api.url, 'abroad', ['approver'], { tenant: 'shop_south' });
     expect((await ask({}, abroad)).body.code).toBe('run_not_found');
     await approve(ana, run);
     await fixture.store.dispatch(await fixture.row(run.run_id), { countDevKeys: false });
@@ -313,7 +313,7 @@ describe('breaking the glass', () => {
   });
 
   test('is refused to who may only approve, and where the policy has no glass', async () => {
-    const plain = await signedIn(fixture, api.url, 'plain', ['approver']);
+    const plain = await signedIn(fixture.store.owner, api.url, 'plain', ['approver']);
     const run = await waiting(bound);
     const asked = await plain.challenge(run.run_id, { ...run.shown, decision: 'break_glass', reason: 'fire' });
     expect(asked.body.code).toBe('not_an_approver');
@@ -327,7 +327,7 @@ describe('over two api processes', () => {
   test('of 20 people who approve at once every one is recorded once', async () => {
     const people = await Promise.all(
       Array.from({ length: 20 }, (_, n) =>
-        signedIn(fixture, n % 2 === 0 ? api.url : second.url, `crowd_${n}`, ['approver']),
+        signedIn(fixture.store.owner, n % 2 === 0 ? api.url : second.url, `crowd_${n}`, ['approver']),
       ),
     );
     const run = await waiting({ method: 'passkey' }, { approvals: 20 });
@@ -426,7 +426,7 @@ describe('in time', () => {
   });
 
   test('an approval by a session needs a fresh proof, a rejection none', async () => {
-    const stale = await signedIn(fixture, api.url, 'stale', ['approver']);
+    const stale = await signedIn(fixture.store.owner, api.url, 'stale', ['approver']);
     await clock.advanceMs(STEP_UP_MS);
     const fresh = await waiting({});
     const body = (shown: Shown['shown']) => ({ ...shown, decision: 'approve' });
@@ -441,7 +441,7 @@ describe('in time', () => {
   });
 
   test('who was disabled after approving counts no more', async () => {
-    const leaver = await signedIn(fixture, api.url, 'leaver', ['approver']);
+    const leaver = await signedIn(fixture.store.owner, api.url, 'leaver', ['approver']);
     const run = await waiting();
     await approve(leaver, run);
     await disablePerson(fixture.store.owner, { tenant_id: 'shop_north', name: 'leaver' });

@@ -1,6 +1,6 @@
 import type { DecideBody } from '@counterstamp/api-contract';
 import type { DecisionCommit } from '@counterstamp/manifest-store';
-import { type DecisionFault, decisionChallenge, reasonDigest, verifySignedDecision } from '@counterstamp/signatures';
+import { type DecisionFault, decisionChallengeText, verifySignedDecision } from '@counterstamp/signatures';
 import type { Call } from './command.ts';
 import { type Refused, refused } from './problem.ts';
 import type { SignIn } from './sign-in.ts';
@@ -13,6 +13,7 @@ export type Verified =
 const OF_THE_CHALLENGE: readonly DecisionFault[] = [
   'pre_image_malformed',
   'pre_image_differs',
+  'reason_differs',
   'decided_outside_window',
   'challenge_differs',
 ];
@@ -43,17 +44,13 @@ export async function verifiedAssertion(
     tenant_id: who.tenant_id,
     approval_digest: body.approval_digest,
     decided_at: passkey.as_of,
+    reason: body.reason ?? null,
   };
   const verdict = await verifySignedDecision(signed, passkey.certificate, expected, signIn);
   if (!verdict.ok) {
     const code = OF_THE_CHALLENGE.includes(verdict.fault) ? 'challenge_invalid' : 'assertion_invalid';
-    return { ok: false, refused: refused(code, '/assertion', { detail: `${verdict.fault}: ${verdict.detail}` }) };
+    const path = verdict.fault === 'reason_differs' ? '/reason' : '/assertion';
+    return { ok: false, refused: refused(code, path, { detail: `${verdict.fault}: ${verdict.detail}` }) };
   }
-  // What was told beside a broken glass is signed too.
-  const told = body.break_glass === true && body.reason !== undefined ? reasonDigest(body.reason) : null;
-  if (verdict.pre_image.reason_digest !== told) {
-    return { ok: false, refused: refused('challenge_invalid', '/reason', { detail: 'the signed reason is another' }) };
-  }
-  const challenge = Buffer.from(decisionChallenge(pre_image)).toString('base64url');
-  return { ok: true, assertion: { ...signed, challenge } };
+  return { ok: true, assertion: { ...signed, challenge: decisionChallengeText(pre_image) } };
 }

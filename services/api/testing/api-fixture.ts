@@ -40,7 +40,6 @@ import {
   type ApiDeps,
   createApp,
   type ObservedRequest,
-  type ReceiptSigning,
   type SignIn,
   type WorkflowDoor,
 } from '../src/index.ts';
@@ -125,11 +124,10 @@ export interface RunningApi {
 }
 
 /** Sign-in and receipts with a key of their own, and a set that lists no other. */
-export function testSigning(): { signIn: SignIn; receipts: ReceiptSigning } {
+export function testSignIn(): SignIn {
   const key = parseSigningKey(generateSigningKey());
-  const listed = [publicJwk(key, ['credential', 'receipt'])];
-  const keys = parseTrustedKeys(trustedKeysText(listed));
-  return { signIn: { origin: ORIGIN, key, keys, random: randomBytes }, receipts: { key, published: { keys: listed } } };
+  const keys = parseTrustedKeys(trustedKeysText([publicJwk(key, ['credential', 'receipt'])]));
+  return { origin: ORIGIN, key, keys, random: randomBytes };
 }
 
 /** A migrated database, and as many apis over real HTTP as a test wants. */
@@ -150,7 +148,7 @@ export interface ApiFixture {
 
 export async function apiFixture(): Promise<ApiFixture> {
   const store = await storeFixture(18);
-  const { signIn, receipts } = testSigning();
+  const signIn = testSignIn();
   const closers: (() => Promise<void>)[] = [];
 
   async function row(run_id: RunId): Promise<HotRow> {
@@ -174,7 +172,6 @@ export async function apiFixture(): Promise<ApiFixture> {
         store: createApiStore(store.serviceSql.api),
         identities: createIdentityStore(store.serviceSql.api),
         signIn,
-        receipts,
         queue: {
           hint: async (stage, hint) => {
             hints.push({ stage, ...hint });

@@ -1,5 +1,5 @@
-import { affirmativeDecisions, type Decision, type Manifest } from '@counterstamp/manifest-core';
-import { type DecisionFault, type DecisionTrust, reasonDigest, verifySignedDecision } from '@counterstamp/signatures';
+import { affirmativeDecisions, approvalsSuffice, type Decision, type Manifest } from '@counterstamp/manifest-core';
+import { type DecisionFault, type DecisionTrust, verifySignedDecision } from '@counterstamp/signatures';
 
 /** What the executor holds against the database: nobody who can only write there can make these. */
 export interface ApprovalTrust {
@@ -9,7 +9,7 @@ export interface ApprovalTrust {
   development: boolean;
 }
 
-export type ApprovalFault = DecisionFault | 'assertion_missing' | 'reason_differs' | 'keys_missing';
+export type ApprovalFault = DecisionFault | 'assertion_missing' | 'keys_missing';
 
 /** A recorded approval that is not what an approver signed. */
 export interface ForgedDecision {
@@ -22,24 +22,29 @@ export interface VerifiedDecisions {
   /** Ids of the decisions that may count; the database asks again who made them. */
   verified: string[];
   forged: ForgedDecision[];
+  /** Whether those alone satisfy the rule. */
+  suffices: boolean;
 }
 
 /**
  * Checks every approval that would count against what its approver signed, from the stored bytes and with the keys of this process's
- * configuration. A decision that was not signed counts where the policy asks for no signature (`method` is judged by the policy of today).
+ * configuration. A decision that was not signed counts where the request asks for no signature.
  */
 export async function verifyDecisions(manifest: Manifest, trust: ApprovalTrust): Promise<VerifiedDecisions> {
   const { approval } = manifest;
-  const result: VerifiedDecisions = { verified: [], forged: [] };
+  const result: VerifiedDecisions = { verified: [], forged: [], suffices: false };
   if (approval === null) return result;
   for (const decision of affirmativeDecisions(approval, manifest.requested_by)) {
     const { decision_id, method } = decision;
     if (method === 'dev_key' && !trust.development) continue;
+    // The policy of today is compared with what the request binds; what it binds decides here, whatever the database makes of it.
+    if (method === 'session' && approval.method !== 'session') continue;
     const fault = method === 'passkey' ? await signatureFault(manifest, approval, decision, trust) : undefined;
     if (fault === undefined) result.verified.push(decision_id);
     else result.forged.push({ decision_id, ...fault });
   }
-  return result;
+  const decisions = approval.decisions.filter((decision) => result.verified.includes(decision.decision_id));
+  return { ...result, suffices: approvalsSuffice({ ...approval, decisions }, manifest.requested_by).suffices };
 }
 
 async function signatureFault(
@@ -62,12 +67,9 @@ async function signatureFault(
       tenant_id,
       approval_digest: approval.approval_digest,
       decided_at: decision.decided_at,
+      reason: decision.reason,
     },
     trust.signatures,
   );
-  if (!verdict.ok) return { fault: verdict.fault, detail: verdict.detail };
-  const { reason_digest } = verdict.pre_image;
-  if (reason_digest !== null && reason_digest !== reasonDigest(decision.reason ?? ''))
-    return { fault: 'reason_differs', detail: 'the stored reason is not the signed one' };
-  return undefined;
+  return verdict.ok ? undefined : { fault: verdict.fault, detail: verdict.detail };
 }

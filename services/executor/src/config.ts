@@ -4,6 +4,7 @@ import {
   type Environment,
   parseServiceConfig,
   type ServiceConfig,
+  variable,
 } from '@counterstamp/stage-runtime';
 import { checkedAgainstContracts, systemsEnvironment } from '@counterstamp/workflows';
 import { z } from 'zod';
@@ -14,18 +15,13 @@ const Own = systemsEnvironment.extend({
     .string()
     .min(1)
     .describe('key of the payment provider that can refund; no other service may have it'),
-  COUNTERSTAMP_ORIGIN: z
-    .url({ protocol: /^https?$/, error: 'must be a URL that starts with https:// or http://' })
-    .refine(
-      (text) => !URL.canParse(text) || new URL(text).origin === text,
-      'must be an origin: scheme, host and port, nothing after',
-    )
+  COUNTERSTAMP_ORIGIN: variable.origin
     .optional()
     .describe(
       'origin of the console, such as https://approve.example.com: passkeys belong to its host. Required outside development',
     ),
-  COUNTERSTAMP_TRUSTED_KEYS: z
-    .string()
+  COUNTERSTAMP_TRUSTED_KEYS: variable
+    .parsed(parseTrustedKeys)
     .optional()
     .describe(
       'JWK set of the installation’s public keys, each with its purposes: approvals count only when a key of it certified their passkey. Required outside development',
@@ -44,22 +40,18 @@ export function parseConfig(env: Environment): ConfigResult<ExecutorConfig> {
   if (!parsed.ok) return parsed;
   const { config } = parsed;
   const { COUNTERSTAMP_ORIGIN: origin, COUNTERSTAMP_TRUSTED_KEYS: keys } = config.own;
-  if (origin === undefined || keys === undefined) {
-    if (config.development && origin === undefined && keys === undefined)
-      return { ok: true, config: { ...config, trust: { signatures: undefined, development: true } } };
-    const missing = { COUNTERSTAMP_ORIGIN: origin, COUNTERSTAMP_TRUSTED_KEYS: keys };
+  if (origin !== undefined && keys !== undefined)
     return {
-      ok: false,
-      faults: Object.entries(missing).flatMap(([name, value]) =>
-        value === undefined ? [`${name}: is required, or no signed approval could be verified`] : [],
-      ),
+      ok: true,
+      config: { ...config, trust: { signatures: { keys, origin }, development: config.development } },
     };
-  }
-  try {
-    const signatures = { keys: parseTrustedKeys(keys), origin };
-    return { ok: true, config: { ...config, trust: { signatures, development: config.development } } };
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return { ok: false, faults: [`COUNTERSTAMP_TRUSTED_KEYS: ${error.message}`] };
-  }
+  if (config.development && origin === undefined && keys === undefined)
+    return { ok: true, config: { ...config, trust: { signatures: undefined, development: true } } };
+  const missing = Object.entries({ COUNTERSTAMP_ORIGIN: origin, COUNTERSTAMP_TRUSTED_KEYS: keys }).filter(
+    ([, value]) => value === undefined,
+  );
+  return {
+    ok: false,
+    faults: missing.map(([name]) => `${name}: is required, or no signed approval could be verified`),
+  };
 }

@@ -23,7 +23,7 @@ import {
 } from '@counterstamp/manifest-core';
 import { deferral, type StageDecision } from '@counterstamp/stage-runtime';
 import { type Fact, type Gathered, refuseOperation, type Workflow } from '@counterstamp/workflows';
-import type { ForgedDecision } from './approvals.ts';
+import type { VerifiedDecisions } from './approvals.ts';
 
 /** Go on to the dispatch, or what to do instead. */
 export type DispatchDecision = Refusable | { kind: 'dispatch' };
@@ -127,6 +127,9 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
       'policy_denied',
       'The stored action is not of the form that this version of the workflow executes.',
     );
+  // Asked by a release that bound less: nobody has seen what is asked today.
+  if (!BOUND_SINCE_GROUPS.every((member) => Object.hasOwn(JSON.parse(approval.canonical) as JsonObject, member)))
+    return askAnew(run, workflow, durations, 'The approval was asked for by an older release.');
   const unbound = unboundField(manifest, approval, action, workflow);
   if (unbound !== undefined)
     return refuse(
@@ -143,6 +146,18 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
   if (names.has('approval_unexpired'))
     return { kind: 'defer', wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs), reason: 'expires too soon' };
   return { kind: 'dispatch' };
+}
+
+/** Members of an approval request that the first releases did not bind. */
+const BOUND_SINCE_GROUPS = ['workflow', 'workflow_version', 'groups_required', 'method', 'break_glass'];
+
+/** The decisions are void, and the same is asked again on fresh evidence; where that cannot be, the run or its retry ends. */
+function askAnew(run: LoadedRun, workflow: Workflow, durations: Durations, why: string): Refusable {
+  const { manifest } = run;
+  if (manifest.state === 'needs_reconciliation') return refuse(run, durations, 'precondition_failed', why);
+  if (!cyclesRemain(manifest, workflow.limits.proposal_cycles_max))
+    return refuse(run, durations, 'precondition_failed', `${why} No cycle is left.`);
+  return { kind: 'commit', on: 'evidence_changed', facts: {}, wake_in_ms: durations.stage_lease_ms };
 }
 
 /** Obstacles of a recorded decision that only a hand in the tables explains (`cs.decision_obstacle`). */
@@ -177,9 +192,12 @@ function unboundField(
   action: NonNullable<Manifest['action']>,
   workflow: Workflow,
 ): string | undefined {
+  // What was signed is the digest: the text says what it is of only as long as it has it.
+  if (digestOf('cs.approval.v1', approval.canonical) !== approval.approval_digest) return 'approval_digest';
   const bound = JSON.parse(approval.canonical) as JsonObject;
   const display = canonicalJson(workflow.display(action.fields));
   const expected: JsonObject = {
+    approval_id: approval.approval_id,
     run_id: manifest.run_id,
     tenant_id: manifest.tenant_id,
     action_digest: action.digest,
@@ -200,6 +218,7 @@ function unboundField(
   };
   const differing = differingMember(bound, expected);
   if (differing !== undefined) return differing;
+  if (Date.parse(String(bound.expires_at)) !== epochMs(approval.expires_at)) return 'expires_at';
   if (canonicalJson(approval.display) !== display) return 'display';
   return manifest.resource_key === workflow.resourceKey(manifest.tenant_id, action.fields) ? undefined : 'resource_key';
 }
@@ -211,14 +230,14 @@ function differingMember(bound: JsonObject, expected: JsonObject): string | unde
   )?.[0];
 }
 
-/** What the signatures say: one approval that nobody made in this form ends the run, whatever the others are. `undefined`: all hold. */
-export function decideForged(
+/** What the signatures say: one approval that nobody made in this form ends the run, whatever the others are. `undefined`: enough of them hold. */
+export function decideSigned(
   run: LoadedRun,
-  forged: readonly ForgedDecision[],
+  { forged, suffices }: Pick<VerifiedDecisions, 'forged' | 'suffices'>,
   durations: Durations,
 ): Refusable | undefined {
   const [first] = forged;
-  if (first === undefined) return undefined;
+  if (first === undefined) return suffices ? undefined : voided(run, durations);
   // An executor without keys knows nothing of a forgery: another one may judge, and the approval's expiry bounds the wait.
   if (first.fault === 'keys_missing') return deferral(run, durations, first.detail);
   return refuse(run, durations, 'approval_forged', `Decision ${first.decision_id}: ${first.fault} (${first.detail}).`);
@@ -248,16 +267,7 @@ export function decideFromFresh(
   const same =
     canonicalJson(workflow.materialFacts(approved)) === canonicalJson(workflow.materialFacts(gathered.records));
   if (same && samePolicy) return { kind: 'dispatch' };
-  if (manifest.state === 'needs_reconciliation')
-    return refuse(run, durations, 'precondition_failed', 'The evidence changed since the approval.');
-  if (!cyclesRemain(manifest, workflow.limits.proposal_cycles_max))
-    return refuse(
-      run,
-      durations,
-      'precondition_failed',
-      'The evidence changed since the approval, and no cycle is left.',
-    );
-  return { kind: 'commit', on: 'evidence_changed', facts: {}, wake_in_ms: durations.stage_lease_ms };
+  return askAnew(run, workflow, durations, 'The evidence changed since the approval.');
 }
 
 /** What to do when `commit_dispatch` refused. Nothing was written and nothing may be sent. */

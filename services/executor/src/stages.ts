@@ -2,7 +2,7 @@ import type { LoadedRun } from '@counterstamp/manifest-core';
 import type { Judge } from '@counterstamp/stage-runtime';
 import { type Systems, workflowOf } from '@counterstamp/workflows';
 import { verifyDecisions } from './approvals.ts';
-import { type Alarm, decideForged, decideFromFresh, decideFromRow, type Refusable } from './decide.ts';
+import { type Alarm, decideSigned, decideFromFresh, decideFromRow, type Refusable } from './decide.ts';
 import { approvedFacts, gatherFresh } from './facts.ts';
 import { type PerformDeps, performDispatch } from './perform.ts';
 
@@ -23,8 +23,8 @@ async function judge(run: LoadedRun, systems: Systems, deps: PerformDeps): Promi
   const early = decideFromRow(run, workflow, durations);
   if (early.kind !== 'dispatch') return early;
   if (workflow === undefined) throw new Error('unreachable: refused above');
-  const { verified, forged } = await verifyDecisions(run.manifest, deps.trust);
-  const refused = decideForged(run, forged, durations);
+  const { verified, ...judged } = await verifyDecisions(run.manifest, deps.trust);
+  const refused = decideSigned(run, judged, durations);
   if (refused !== undefined) return refused;
   const fresh = await gatherFresh(run.manifest, workflow, systems);
   const late = decideFromFresh(run, workflow, approvedFacts(run.manifest), fresh, durations);

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { PROFILES } from '@counterstamp/manifest-core';
@@ -14,6 +14,7 @@ import {
 } from '@counterstamp/signatures';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { handClock, recordedLog } from '../../../testing/worker-fakes.ts';
+import { checkpointFile } from './checkpoint-file.ts';
 import { type CheckpointDeps, checkpointOnce, keepCheckpoints } from './checkpoints.ts';
 
 const durations = PROFILES.fast;
@@ -40,12 +41,15 @@ function lab(moved: number[], script: Partial<CheckpointDeps> = {}) {
       const seq = stored.length + 1;
       const at = `2026-09-30T14:00:${String(seq).padStart(2, '0')}.000000Z`;
       const previous = (stored.at(-1) ?? null) as CheckpointDue['previous'];
-      return Promise.resolve({ seq, at, covered_until: at, previous, leaves: leavesOf(count) });
+      const covered_until = count === 5_000 ? '2026-09-30T14:00:00.000000Z' : at;
+      return Promise.resolve({ seq, at, covered_until, previous, leaves: leavesOf(count) });
     },
     commit: (_, envelope) => {
       stored.push(envelope);
       return Promise.resolve(true);
     },
+    stored: (after, limit) =>
+      Promise.resolve(stored.slice(after, after + limit).map((envelope, n) => ({ seq: after + n + 1, envelope }))),
     clock,
     durations,
     log,
@@ -69,37 +73,54 @@ const exported = async () =>
     .map((line) => JSON.parse(line) as Envelope);
 
 describe('one round', () => {
-  test('signs what is due as the next link of one chain, stores it, and then appends it to the file', async () => {
+  test('signs what is due as the next link of one chain and stores it', async () => {
     const { deps, stored, wanted } = lab([2, 0, 1]);
-    for (let round = 0; round < 3; round++) expect(await checkpointOnce({ key, file }, deps)).toBe(false);
-    expect(stored).toHaveLength(3);
+    for (let round = 0; round < 3; round++) expect(await checkpointOnce(key, deps)).toBe(false);
     expect(verifyCheckpointChain(stored, trusted)).toEqual([]);
-    expect(await exported()).toEqual(stored);
     const sizes = stored.map((envelope) => verifyCheckpoint(envelope, trusted)).map((one) => one.ok && one.checkpoint);
     expect(sizes).toMatchObject([{ size: 2 }, { size: 0 }, { size: 1 }]);
     const interval_ms = durations.checkpoint_ms;
     expect(wanted[0]).toEqual({ interval_ms, heartbeat_ms: 60 * interval_ms, limit: 5_000 });
   });
 
-  test('writes nothing when nothing is due, or when another reconciler stored the number first', async () => {
-    expect(await checkpointOnce({ key, file }, lab([]).deps)).toBe(false);
+  test('says nothing when nothing is due, or when another reconciler stored the number first', async () => {
+    expect(await checkpointOnce(key, lab([]).deps)).toBe(false);
     const lost = lab([1], { commit: () => Promise.resolve(false) });
-    expect(await checkpointOnce({ key, file }, lost.deps)).toBe(false);
-    await expect(readFile(file)).rejects.toMatchObject({ code: 'ENOENT' });
+    expect(await checkpointOnce(key, lost.deps)).toBe(false);
     expect(lost.lines).toEqual([]);
   });
+});
 
-  test('without a file it stores the checkpoint all the same', async () => {
-    const { deps, stored } = lab([1]);
-    await checkpointOnce({ key, file: undefined }, deps);
-    expect(stored).toHaveLength(1);
+describe('the exported file', () => {
+  test('has every stored checkpoint, one line each, and only what the database has', async () => {
+    const { deps, stored } = lab([2, 0, 1]);
+    const copy = checkpointFile(file);
+    for (let round = 0; round < 3; round++) {
+      await checkpointOnce(key, deps);
+      await copy.bringUpToDate(deps);
+    }
+    await copy.bringUpToDate(deps);
+    expect(await exported()).toEqual(stored);
   });
 
-  test('keeps the stored checkpoint when the file cannot be written, and says which one is missing there', async () => {
-    const { deps, stored, lines } = lab([1]);
-    await checkpointOnce({ key, file: path.join(folder, 'missing', 'file') }, deps);
-    expect(stored).toHaveLength(1);
-    expect(lines.at(-1)).toMatchObject({ seq: 1, message: expect.stringContaining('not exported to the file') });
+  test('gets what a crash kept back, and what other processes signed, by whoever starts next', async () => {
+    const { deps, stored } = lab([1, 1, 1, 1]);
+    await checkpointOnce(key, deps);
+    await checkpointFile(file).bringUpToDate(deps);
+    for (let round = 0; round < 2; round++) await checkpointOnce(key, deps);
+    await appendFile(file, JSON.stringify(stored[1]).slice(0, 40));
+    await checkpointFile(file).bringUpToDate(deps);
+    expect(await exported()).toEqual(stored);
+  });
+
+  test('that cannot be written leaves what is stored, and is written once it can be', async () => {
+    const { deps, stored } = lab([1]);
+    await checkpointOnce(key, deps);
+    const copy = checkpointFile(path.join(folder, 'later', 'file.jsonl'));
+    await expect(copy.bringUpToDate(deps)).rejects.toMatchObject({ code: 'ENOENT' });
+    await mkdir(path.join(folder, 'later'));
+    await copy.bringUpToDate(deps);
+    expect(JSON.parse(await readFile(path.join(folder, 'later', 'file.jsonl'), 'utf8'))).toEqual(stored[0]);
   });
 });
 
@@ -130,7 +151,7 @@ describe('keeping checkpoints', () => {
     expect(work.stored).toHaveLength(1);
     expect(work.lines[0]).toMatchObject({
       reason: 'no answer',
-      message: expect.stringContaining('no checkpoint was made'),
+      message: expect.stringContaining('a checkpoint was not made'),
     });
   });
 });

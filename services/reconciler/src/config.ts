@@ -4,13 +4,14 @@ import {
   type Environment,
   parseServiceConfig,
   type ServiceConfig,
+  variable,
 } from '@counterstamp/stage-runtime';
 import { checkedAgainstContracts, systemsEnvironment } from '@counterstamp/workflows';
 import { z } from 'zod';
 
 const Own = systemsEnvironment.extend({
-  COUNTERSTAMP_CHECKPOINT_KEY: z
-    .string()
+  COUNTERSTAMP_CHECKPOINT_KEY: variable
+    .parsed(parseSigningKey)
     .optional()
     .describe('private Ed25519 key (JWK) that signs checkpoints of all histories. Required outside development'),
   COUNTERSTAMP_CHECKPOINT_FILE: z
@@ -48,17 +49,11 @@ export function parseConfig(env: Environment): ConfigResult<ReconcilerConfig> {
   if (!parsed.ok) return parsed;
   const { config } = parsed;
   const { COUNTERSTAMP_CHECKPOINT_KEY: key, COUNTERSTAMP_CHECKPOINT_FILE: file } = config.own;
-  if (key === undefined) {
-    if (config.development) return { ok: true, config: { ...config, checkpoints: undefined } };
+  if (key === undefined && !config.development) {
     return {
       ok: false,
       faults: ['COUNTERSTAMP_CHECKPOINT_KEY: is required; `counterstamp signing-key create` makes one'],
     };
   }
-  try {
-    return { ok: true, config: { ...config, checkpoints: { key: parseSigningKey(key), file } } };
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return { ok: false, faults: [`COUNTERSTAMP_CHECKPOINT_KEY: ${error.message}`] };
-  }
+  return { ok: true, config: { ...config, checkpoints: key === undefined ? undefined : { key, file } } };
 }

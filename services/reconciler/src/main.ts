@@ -1,4 +1,4 @@
-import { census, checkpointDue, commitCheckpoint } from '@counterstamp/manifest-store';
+import { census, checkpointDue, commitCheckpoint, listCheckpoints } from '@counterstamp/manifest-store';
 import { type Environment, runService, startStageService, workerStore } from '@counterstamp/stage-runtime';
 import { openSystems } from '@counterstamp/workflows';
 import { keepCheckpoints } from './checkpoints.ts';
@@ -6,7 +6,7 @@ import { parseConfig } from './config.ts';
 import { reconcilerStages } from './stages.ts';
 import { sweep } from './sweeper.ts';
 
-/** Runs the reconciler until it is told to end: queue reconcile, the sweeper, the census. Any number of them may run. */
+/** Runs the reconciler until it is told to end: queue reconcile, the sweeper, the census, and, with a key for them, checkpoints of all histories. Any number of them may run. */
 export async function runReconciler(env: Environment): Promise<void> {
   await runService(
     parseConfig,
@@ -34,6 +34,7 @@ export async function runReconciler(env: Environment): Promise<void> {
             {
               due: (wanted) => checkpointDue(shell.sql, wanted),
               commit: (due, envelope) => commitCheckpoint(shell.sql, due, envelope),
+              stored: (after, limit) => listCheckpoints(shell.sql, after, limit),
               clock,
               durations,
               log,

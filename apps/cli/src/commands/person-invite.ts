@@ -70,17 +70,16 @@ async function pagesOrigin(options: Options): Promise<string> {
       EXIT.configuration,
     );
   }
-  const url = URL.canParse(given) ? new URL(given) : undefined;
-  // Passkeys work over https, and over http on localhost alone.
-  const secure = url?.protocol === 'https:' || (url?.protocol === 'http:' && url.hostname === 'localhost');
-  if (url === undefined || !secure || url.origin !== given.replace(/\/$/, '')) {
+  const { variable } = await import('@counterstamp/stage-runtime');
+  const origin = variable.origin.safeParse(given.replace(/\/$/, ''));
+  if (!origin.success) {
     throw new CliFailure(
       `"${given}" is no origin that passkeys work at.`,
       'Write it as https://approve.example.com, or http://localhost:8080 in development.',
       EXIT.configuration,
     );
   }
-  return url.origin;
+  return origin.data;
 }
 
 /** The local fleet's, unless another database is named. */
