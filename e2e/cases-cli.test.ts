@@ -18,7 +18,9 @@ const printed: string[] = [];
 
 beforeAll(async () => {
   fixture = await apiFixture();
-  api = await fixture.start({ workflows: realDoors });
+  // Ten thousand files in a few seconds are more than any agent sends.
+  const rates = { per_principal: 1_000_000, per_tenant: 1_000_000, unauthenticated: 1_000_000 };
+  api = await fixture.start({ workflows: realDoors, rates });
   key = (await fixture.store.principal('requester')).key;
   folder = await mkdtemp(join(tmpdir(), 'cs-cli-door-'));
   vi.spyOn(process.stdout, 'write').mockImplementation((text) => {

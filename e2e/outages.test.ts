@@ -6,6 +6,7 @@ import { type OwnRedis, startOwnRedis } from '../packages/stage-queue/testing/ow
 import { type Fleet, poll } from '../testing/fleet.ts';
 import { postgresUrl } from '../testing/services.ts';
 import { FLEET_BACKENDS, testFleet } from '../testing/test-fleet.ts';
+import { testInstallation } from '../testing/test-installation.ts';
 
 describe('nothing-stuck when Redis is wiped or away', () => {
   let redis: OwnRedis;
@@ -132,7 +133,12 @@ test('a Redis that evicts, and a database that was not migrated, are refused wit
     COUNTERSTAMP_PAYMENTS_URL: 'http://127.0.0.1:1',
     COUNTERSTAMP_PAYMENTS_READ_KEY: 'rk',
   };
-  const own = { COUNTERSTAMP_VERIFIER_DATABASE_URL: await postgresUrl(18), COUNTERSTAMP_HTTP_PORT: '0', ...systems };
+  const own = {
+    COUNTERSTAMP_VERIFIER_DATABASE_URL: await postgresUrl(18),
+    COUNTERSTAMP_HTTP_PORT: '0',
+    ...systems,
+    ...testInstallation().env,
+  };
   const evicting = await startOwnRedis('--maxmemory-policy', 'allkeys-lru');
   try {
     expect(await refusedStart('verifier', { ...own, REDIS_URL: evicting.url })).toMatchObject({

@@ -14,7 +14,7 @@ import {
 } from '@counterstamp/signatures/software-authenticator';
 import { testIds } from './test-ids.ts';
 
-/** Milliseconds for one answer: beyond them the api hangs, and a test says so rather than waits. */
+/** Milliseconds for one answer; the api itself gives up on a silent database after 12 seconds. Beyond them it hangs, and a test says so. */
 const REPLY_MS = 15_000;
 
 /** Where the pages of test installations are; no request goes there. */

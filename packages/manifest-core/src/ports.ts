@@ -237,7 +237,7 @@ export interface DueRun {
 
 /**
  * What the workers need of the truth. Each call is one transaction and one round trip; where personal data is sealed, one more before it for a
- * commit that carries evidence or a proposal, whose key it asks for.
+ * call that carries evidence or a proposal, to ask for the run's key.
  */
 export interface Store {
   load(run_id: RunId): Promise<LoadedRun | undefined>;

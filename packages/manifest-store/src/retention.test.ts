@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { canonicalJson, type RunId } from '@counterstamp/manifest-core';
+import { canonicalJson, type NewRun, type RunId } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type StoreFixture, settableClock, storeFixture } from '../../../testing/store-fixture.ts';
 import { retain } from './retention.ts';
@@ -23,10 +23,12 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
   afterAll(() => db.close());
 
   const input_canonical = canonicalJson({ order_id: 'order_1' });
-  const create = (subject: string) => db.createRun({ subject, input_canonical, run_life_ms: 400 * DAY_MS });
-  const end = async (subject: string) => {
+  /** A run of a case: its subject is its request id. */
+  const create = (subject: string, change: Partial<NewRun> = {}) =>
+    db.createRun({ subject, request_id: subject, input_canonical, run_life_ms: 400 * DAY_MS, ...change });
+  const end = async (subject: string, change?: Partial<NewRun>) => {
     const stop_reason = { code: 'invalid_input' as const, message: 'test' };
-    const row = await create(subject);
+    const row = await create(subject, change);
     await db.move('preflight', row, 'checks_failed', 'failed', { stop_reason }, null);
     return row.run_id;
   };
@@ -36,16 +38,18 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     const old = await end('old');
     const reopened = await end('open');
     const young = await end('young');
-    await create('open');
+    const person = await end('customer_17', { request_id: 'case_of_customer_17' });
+    await create('open', { supersedes: reopened });
     await clock.advanceMs(29 * DAY_MS);
-    await end('young');
+    await end('young', { supersedes: young });
     await clock.advanceMs(2 * DAY_MS);
 
     const due = [{ class: 'evidence', days: 30, before: expect.any(String), count: 1 }];
     expect(await retain(db.owner, { evidence: 30 }, { apply: false })).toEqual(due);
     expect(await isErased(old)).toBe(false);
     expect(await retain(db.owner, { evidence: 30 }, { apply: true })).toEqual(due);
-    expect(await Promise.all([old, reopened, young].map(isErased))).toEqual([true, false, false]);
+    // Whoever stands behind more than one case may come again; erasing them is a decision of its own.
+    expect(await Promise.all([old, reopened, young, person].map(isErased))).toEqual([true, false, false, false]);
     expect(await retain(db.owner, { evidence: 30 }, { apply: true })).toMatchObject([{ count: 0 }]);
   });
 

@@ -112,7 +112,8 @@ test('where personal data is sealed, a commit that carries some is one round tri
       if (outcome.kind !== 'committed') throw new Error('lost');
       row = outcome.row;
     };
-    const withEvidence = () => commit({ evidence: [evidenceDraft('order_record', { refundable: 4200 })] });
+    const withEvidence = () =>
+      commit({ evidence: [evidenceDraft('order_record', { refundable: 4200 })], evidence_complete: true });
     const without = () => commit({ read_failure: { operation: 'read_order', reason: 'test' } });
     // The first of each prepares its statements, once per connection.
     await withEvidence();

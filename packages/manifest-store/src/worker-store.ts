@@ -29,7 +29,7 @@ function isRefusal(code: string): code is DispatchRefusal {
 }
 
 /**
- * The workers' store on Postgres: each call is one statement, one round trip, one transaction; where personal data is sealed, a commit that
+ * The workers' store on Postgres: each call is one statement, one round trip, one transaction; where personal data is sealed, one that
  * carries evidence or a proposal asks for the run's key first, which is one round trip more.
  */
 export function createWorkerStore(

@@ -80,8 +80,8 @@ const FLAGS_AT = 32;
 const USER_VERIFIED = 0x04;
 
 /**
- * Whether a certified passkey of this approver signed exactly this decision, for this console, within its window. The nonce is the
- * caller's to compare, with its single-use row.
+ * Whether a certified passkey of this approver signed exactly this decision, for this console, within its window. The nonce is the caller's
+ * to compare, with its single-use row.
  * @throws {TypeError} for a `trust.origin` that is no URL: a fault of the configuration.
  */
 export async function verifySignedDecision(

@@ -81,7 +81,7 @@ describe('on a database', () => {
 
   test('retention counts what is due and lets it go', async () => {
     const keep = ['--keep', 'evidence=0', '--keep', 'challenges=0'];
-    const row = await db.createRun({ subject: 'customer_2' });
+    const row = await db.createRun({ subject: 'case_2', request_id: 'case_2' });
     const stop_reason = { code: 'invalid_input' as const, message: 'test' };
     await db.move('preflight', row, 'checks_failed', 'failed', { stop_reason }, null);
     expect((await counterstamp('retention', '--dry-run', ...keep)).printed).toMatch(

@@ -32,7 +32,7 @@ export function addRetention(program: Command): void {
     .addHelpText(
       'after',
       `
-evidence     input, proposals and evidence of a subject whose runs all ended longer ago; as \`counterstamp erase\` does it
+evidence     input, proposals and evidence of a case (its subject is its request id) whose runs all ended longer ago; as \`counterstamp erase\` does it
 sessions     of people, ended longer ago
 challenges   of passkeys, used up or expired longer ago
 invitations  of people, used up or expired longer ago
