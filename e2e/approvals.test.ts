@@ -750,6 +750,37 @@ describe('an approval whose person is no longer entitled when it is dispatched',
   );
 });
 
+describe('a vote that does not count', () => {
+  test('is given again with a new passkey, by the same person', async () => {
+    const eve = await person('eve', ['approver']);
+    const asked = await waiting();
+    await onHold(async () => {
+      expect((await approve(eve.at[0], asked.run)).body.result).toBe('recorded');
+      await revokePasskeyOf(fleet.owner, eve.credential_id, { last: true });
+    });
+    await fleet.until(asked.run_id, (seen) => !seen.decisions_sufficient);
+    const invitation = await invitePerson(fleet.owner, testIds, { tenant_id, name: 'eve', expiresInMs: 60_000 });
+    if (invitation.kind === 'refused') throw new Error(invitation.code);
+    const again = await enrolled('eve', invitation.token);
+    expect((await approve(again.at[1], asked.run)).body.result).toBe('recorded');
+    const run = await expectOnce(asked);
+    expect(run.approval?.decisions.map(({ principal_id, obstacle }) => [principal_id, obstacle])).toEqual([
+      [eve.principal_id, 'credential_revoked'],
+      [eve.principal_id, null],
+    ]);
+  });
+
+  test('is given again once its person is of the group that was missing; until then the same again changes nothing', async () => {
+    const [hugo, ham] = await Promise.all([person('hugo', ['approver']), person('ham', ['approver'])]);
+    const asked = await waiting(LARGE);
+    for (const one of [hugo, ham]) expect((await approve(one.at[0], asked.run)).body.result).toBe('recorded');
+    expect((await approve(ham.at[1], asked.run)).body.result).toBe('repeated');
+    await setPerson(fleet.owner, { tenant_id, name: 'ham', groups: ['finance'] });
+    expect((await approve(ham.at[0], asked.run)).body.result).toBe('recorded');
+    await expectOnce(asked);
+  });
+});
+
 describe('a broken glass', () => {
   test('opens by two holders with a reason of each, without finance; by one alone or by a key it stays shut; each stroke is an alarm', async () => {
     const holders = [

@@ -5,6 +5,7 @@ import {
   canonicalJson,
   DISPATCH_REFUSALS,
   type DispatchRefusal,
+  digestOf,
   EXPIRY_MARGIN_MS,
   epochMs,
   type JsonObject,
@@ -82,7 +83,7 @@ const rebound = (change: JsonObject): Manifest => {
   const run = approvedRun();
   if (run.approval === null) throw new Error('nothing asked');
   const canonical = canonicalJson({ ...(JSON.parse(run.approval.canonical) as JsonObject), ...change });
-  return { ...run, approval: { ...run.approval, canonical } };
+  return { ...run, approval: { ...run.approval, canonical, approval_digest: digestOf('cs.approval.v1', canonical) } };
 };
 const askedFor = (change: Partial<Approval>): Manifest => {
   const run = rebound(change);
@@ -228,6 +229,26 @@ describe('the fresh read', () => {
       expect(decide(fresh(), counted(run, { proposal_cycles: 2 }))).toEqual(refused('precondition_failed'));
     },
   );
+
+  test('refuses a request whose text is not the one that was signed: its digest is another’s', () => {
+    const run = rebound({});
+    if (run.approval === null) throw new Error('nothing asked');
+    const approval_digest = digestOf('cs.approval.v1', 'another request');
+    const exchanged = { ...run, approval: { ...run.approval, approval_digest } };
+    expect(moveOf(decideFromRow(loaded(exchanged), workflow, durations))).toEqual(refused('approval_invalid'));
+  });
+
+  test('asks anew what a release asked that bound less', () => {
+    const { run, approval } = { run: approvedRun(), approval: approvedRun().approval };
+    if (approval === null) throw new Error('nothing asked');
+    const { method: _, ...less } = JSON.parse(approval.canonical) as JsonObject;
+    const canonical = canonicalJson(less);
+    const older = {
+      ...run,
+      approval: { ...approval, canonical, approval_digest: digestOf('cs.approval.v1', canonical) },
+    };
+    expect(moveOf(decideFromRow(loaded(older), workflow, durations))).toMatchObject({ on: 'evidence_changed' });
+  });
 
   test('asks for a new approval when the stored request drops the group that today’s policy names', () => {
     const enough = { refundable_amount_minor: 60_000, captured_amount_minor: 60_000 };

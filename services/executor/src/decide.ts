@@ -218,7 +218,8 @@ function unboundField(
   };
   const differing = differingMember(bound, expected);
   if (differing !== undefined) return differing;
-  if (Date.parse(String(bound.expires_at)) !== epochMs(approval.expires_at)) return 'expires_at';
+  const { expires_at } = bound;
+  if (typeof expires_at !== 'string' || Date.parse(expires_at) !== epochMs(approval.expires_at)) return 'expires_at';
   if (canonicalJson(approval.display) !== display) return 'display';
   return manifest.resource_key === workflow.resourceKey(manifest.tenant_id, action.fields) ? undefined : 'resource_key';
 }

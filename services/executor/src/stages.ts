@@ -2,7 +2,7 @@ import type { LoadedRun } from '@counterstamp/manifest-core';
 import type { Judge } from '@counterstamp/stage-runtime';
 import { type Systems, workflowOf } from '@counterstamp/workflows';
 import { verifyDecisions } from './approvals.ts';
-import { type Alarm, decideSigned, decideFromFresh, decideFromRow, type Refusable } from './decide.ts';
+import { type Alarm, decideFromFresh, decideFromRow, decideSigned, type Refusable } from './decide.ts';
 import { approvedFacts, gatherFresh } from './facts.ts';
 import { type PerformDeps, performDispatch } from './perform.ts';
 
