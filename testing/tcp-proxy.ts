@@ -26,6 +26,8 @@ export interface TcpProxy {
   heal(): Promise<void>;
   /** Takes no new connection and keeps those that are open: connection refused. */
   refuse(): Promise<void>;
+  /** Closes every connection in an orderly way; new ones are taken. */
+  hangUp(): Promise<void>;
   /** Resets every connection and refuses new ones. */
   cut(): Promise<void>;
   /** From now on answers are held back, requests still pass: of every connection, or of one once it asked for something with the text. `heal` lets them go. */
@@ -181,6 +183,9 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
       if (!server.listening) await listen(port);
     },
     refuse,
+    async hangUp() {
+      for (const pair of pairs) end(pair);
+    },
     cut,
     holdReplies(options) {
       holdAfter = options?.after ?? '';

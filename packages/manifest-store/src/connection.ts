@@ -1,5 +1,6 @@
+import { backoffMs } from '@counterstamp/manifest-core';
 import postgres from 'postgres';
-import { withDeadline } from './ports/deadline.ts';
+import { elapsed, withDeadline } from './ports/deadline.ts';
 import { StoreUnavailable } from './store-unavailable.ts';
 
 export type Sql = postgres.Sql;
@@ -27,6 +28,7 @@ export function connect(url: string, options: { max?: number; applicationName: s
   return postgres(url, {
     max: options.max ?? 5,
     connect_timeout: 5,
+    backoff: reconnectDelayS,
     keep_alive: 15,
     fetch_types: false,
     onnotice: () => undefined,
@@ -43,6 +45,7 @@ export function connectForLease(url: string, options: { applicationName: string;
     max: 1,
     max_lifetime: null,
     connect_timeout: 5,
+    backoff: reconnectDelayS,
     keep_alive: 5,
     fetch_types: false,
     onnotice: () => undefined,
@@ -57,8 +60,22 @@ export function connectForLease(url: string, options: { applicationName: string;
   });
 }
 
+/**
+ * Seconds before a closed connection is opened again, after `failures` in a row. The driver's own delay grows to 20 s: a caller would wait as long for
+ * the news that the database is away, and a worker would stay idle as long after it is back.
+ */
+function reconnectDelayS(failures: number): number {
+  return backoffMs(failures, 20, 1_000) / 1_000;
+}
+
 /** Longest wait for an answer, in milliseconds: the server itself ends a statement after 10 s, so a longer silence is a dead connection. */
 const ANSWER_MAX_MS = 12_000;
+
+/**
+ * Milliseconds from a socket's error to its close, with room: a statement in between is put on the dead connection, and the driver never
+ * answers it (postgres.js 3.4.9, its pull request 1142).
+ */
+const CLOSED_AFTER_MS = 10;
 
 /** Runs a statement; failures of the connection become `StoreUnavailable`, everything else is a bug and passes through. */
 export async function answered<T>(query: PromiseLike<T>): Promise<T> {
@@ -67,8 +84,32 @@ export async function answered<T>(query: PromiseLike<T>): Promise<T> {
   } catch (error) {
     if (error instanceof StoreUnavailable) throw error;
     const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    if (connectionIsGone(error)) await elapsed(CLOSED_AFTER_MS);
     if (UNAVAILABLE.test(code)) throw new StoreUnavailable(`the database does not answer (${code})`, { cause: error });
     if (code === 'CS005') throw new NotPermitted('the caller may not do this', { cause: error });
     throw error;
   }
+}
+
+/** Runs `work` in one transaction: all of it happens, or nothing. */
+export async function transaction<T>(
+  sql: Sql,
+  work: (tx: Statements) => Promise<T>,
+  mode: 'read write' | 'read only' = 'read write',
+): Promise<T> {
+  const done = await sql.begin(mode, async (tx) => {
+    try {
+      return { result: await work(tx) };
+    } catch (error) {
+      // The driver would answer with a ROLLBACK, whose write to the closed socket ends the process. Without our answer it rejects at the close.
+      if (connectionIsGone(error)) return new Promise<never>(() => undefined);
+      throw error;
+    }
+  });
+  return done.result;
+}
+
+function connectionIsGone(error: unknown): boolean {
+  if (error instanceof postgres.PostgresError) return error.severity !== 'ERROR';
+  return error instanceof Error && 'code' in error && UNAVAILABLE.test(String(error.code));
 }

@@ -20,7 +20,7 @@ export {
   commitCheckpoint,
   listCheckpoints,
 } from './checkpoints.ts';
-export { connect, connectForLease, NotPermitted, type Sql } from './connection.ts';
+export { connect, connectForLease, NotPermitted, type Sql, type Statements } from './connection.ts';
 export {
   type ApiKeyRow,
   issueKey,
@@ -81,7 +81,7 @@ export {
   ROLES,
   type Role,
 } from './principal.ts';
-export { readAs, type Statements } from './read-as.ts';
+export { readAs } from './read-as.ts';
 export { type HistoryPage, readHistories, type StoredHistory } from './read-histories.ts';
 export type { ReceiptRecord } from './receipt-record.ts';
 export { RETENTION_CLASSES, type RetentionClass, type RetentionCount, retain } from './retention.ts';

@@ -1,6 +1,5 @@
 import { type LoadedRun, Manifest, type RunId, uuidOfRunId } from '@counterstamp/manifest-core';
-import { answered } from './connection.ts';
-import type { Statements } from './read-as.ts';
+import { answered, type Statements } from './connection.ts';
 import type { Sealing } from './sealed/sealing.ts';
 import { type StoredRecord, unsealRecord } from './sealed/unseal-run.ts';
 

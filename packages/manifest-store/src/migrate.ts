@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
+import { transaction } from './connection.ts';
 import { applyGrants, DEFAULT_ROLE_PREFIX, derivedPassword, roleStatements } from './roles.ts';
 
 /** Any number will do, as long as every version of the product takes the same one. */
@@ -42,7 +43,7 @@ export async function migrate(ownerUrl: string, options: MigrateOptions = {}): P
     if (secret !== undefined) {
       const [row] = await sql<{ name: string }[]>`select current_database() as name`;
       // Roles are cluster-wide: two databases that migrate at once must not alter the same role together.
-      await sql.begin(async (tx) => {
+      await transaction(sql, async (tx) => {
         await tx`select pg_advisory_xact_lock(${MIGRATION_LOCK})`;
         await tx.unsafe(roleStatements(prefix, row?.name ?? '', (role) => derivedPassword(secret, role)).join(';\n'));
       });

@@ -1,4 +1,4 @@
-import { answered, type Sql, type Statements } from './connection.ts';
+import { answered, type Sql, type Statements, transaction } from './connection.ts';
 import type { PrincipalRole } from './principal.ts';
 
 /** Why a change of people, keys or passkeys is refused. */
@@ -46,7 +46,7 @@ export async function ownerChange<T extends object>(
   work: (tx: Statements) => Promise<T>,
 ): Promise<OwnerChange<T>> {
   try {
-    return await answered(sql.begin(async (tx) => ({ kind: 'done' as const, ...(await work(tx)) })));
+    return await answered(transaction(sql, async (tx) => ({ kind: 'done' as const, ...(await work(tx)) })));
   } catch (error) {
     if (error instanceof Refusal) return { kind: 'refused', code: error.code, subject: error.subject };
     throw error;

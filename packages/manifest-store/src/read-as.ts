@@ -1,8 +1,4 @@
-import type { ISql } from 'postgres';
-import { answered, type Sql } from './connection.ts';
-
-/** Statements inside one transaction, or on their own. */
-export type Statements = ISql;
+import { answered, type Sql, type Statements, transaction } from './connection.ts';
 
 /**
  * Reads for a tenant, behind row-level security: the setting that the policies ask for lives in the transaction of the reads and nowhere
@@ -10,11 +6,11 @@ export type Statements = ISql;
  * @throws {StoreUnavailable}
  */
 export async function readAs<T>(sql: Sql, tenant: string, query: (tx: Statements) => Promise<T>): Promise<T> {
-  const read = sql.begin('read only', async (tx) => {
+  const read = async (tx: Statements): Promise<T> => {
     // On its way before the first read is written. A read that overtook it would see nothing.
     const walled = tx`select set_config('cs.tenant', ${tenant}, true)`.execute();
     const [found] = await Promise.all([query(tx), walled]);
-    return { found };
-  });
-  return (await answered(read)).found;
+    return found;
+  };
+  return answered(transaction(sql, read, 'read only'));
 }

@@ -12,8 +12,8 @@ import {
   uuidOfRunId,
 } from '@counterstamp/manifest-core';
 import type { ChainHead } from './checkpoints.ts';
-import { answered, type Sql } from './connection.ts';
-import { readAs, type Statements } from './read-as.ts';
+import { answered, type Sql, type Statements } from './connection.ts';
+import { readAs } from './read-as.ts';
 import { SealBroken } from './sealed/seal.ts';
 import type { Sealing } from './sealed/sealing.ts';
 import { factsTextOf, type Opener, openerOf, type StoredEvidence, type StoredRecord } from './sealed/unseal-run.ts';

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { SERVICES, type Service } from '@counterstamp/manifest-core';
-import type { Sql } from './connection.ts';
+import { type Sql, transaction } from './connection.ts';
 import { readWalls, wallStatements } from './walls.ts';
 
 /** Roles are cluster-wide, hence the prefix: two installations in one cluster must not share logins. */
@@ -169,7 +169,7 @@ export async function applyGrants(sql: Sql, prefix: string): Promise<void> {
       ...[...GRANTS[service], ...HELPERS].map((name) => `grant execute on function cs.${name} to ${role}`),
     ]),
   ];
-  await sql.begin(async (tx) => {
+  await transaction(sql, async (tx) => {
     await tx.unsafe([...statements, ...wallStatements(await readWalls(tx), prefix, roles)].join(';\n'));
     for (const { service, role } of roles) {
       await tx`insert into cs.service_login (login, service) values (${role}, ${service}) on conflict (login) do update set service = excluded.service`;

@@ -15,3 +15,8 @@ export async function withDeadline<T>(work: PromiseLike<T>, ms: number): Promise
     clearTimeout(timer);
   }
 }
+
+/** Resolves after `ms`, by the machine's clock: what is waited for happens outside of every test's time. */
+export function elapsed(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
