@@ -11,6 +11,8 @@ let db: StoreFixture;
 let proxy: TcpProxy;
 /** One connection: what a lost one leaves behind, the next statement meets. */
 let sql: Sql;
+/** Has the lock that the statements under way wait for. */
+let holder: Sql;
 beforeAll(async () => {
   db = await storeFixture(18);
   const url = new URL(db.url);
@@ -18,9 +20,11 @@ beforeAll(async () => {
   url.hostname = '127.0.0.1';
   url.port = String(proxy.port);
   sql = connect(url.href, { max: 1, applicationName: NAME });
+  holder = connect(db.url, { max: 1, applicationName: 'connection-test-holder' });
+  await holder`select pg_advisory_lock(1)`;
 });
 afterAll(async () => {
-  await sql.end({ timeout: 1 });
+  await Promise.all([sql, holder].map((each) => each.end({ timeout: 1 })));
   await proxy.close();
   await db.close();
 });
@@ -33,7 +37,7 @@ function failure(work: Promise<unknown>): Promise<unknown> {
 }
 
 let labels = 0;
-/** Text that only one statement carries: a server goes on for a while with what nobody waits for. */
+/** Text that only one statement carries: a server goes on with what nobody waits for. */
 function freshLabel(): string {
   labels += 1;
   return `work ${labels}`;
@@ -80,7 +84,7 @@ describe.each(LOSSES)('a connection is lost: %s', (_, lose) => {
   test('under a statement: the caller hears it, and the next one is answered', async () => {
     await expectAnswers();
     const label = freshLabel();
-    const lost = failure(answered(sql.unsafe(`select '${label}', pg_sleep(8)`)));
+    const lost = failure(answered(sql.unsafe(`select '${label}', pg_advisory_lock(1)`)));
     await underWay(label);
     await lose();
     expect(await lost).toBeInstanceOf(StoreUnavailable);
@@ -89,7 +93,7 @@ describe.each(LOSSES)('a connection is lost: %s', (_, lose) => {
   test('under a read for a tenant: the caller hears it, nothing is written to the dead connection, and the next one is answered', async () => {
     await expectAnswers();
     const label = freshLabel();
-    const lost = failure(readAs(sql, 'acme', (tx) => tx.unsafe(`select '${label}', pg_sleep(8)`)));
+    const lost = failure(readAs(sql, 'acme', (tx) => tx.unsafe(`select '${label}', pg_advisory_lock(1)`)));
     await underWay(label);
     await lose();
     expect(await lost).toBeInstanceOf(StoreUnavailable);
