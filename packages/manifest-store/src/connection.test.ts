@@ -6,6 +6,8 @@ import { readAs } from './read-as.ts';
 import { StoreUnavailable } from './store-unavailable.ts';
 
 const NAME = 'connection-test';
+/** Longest wait for what has to come; a connection is opened again after a second at most. */
+const BOUND = { timeout: 10_000 };
 
 let db: StoreFixture;
 let proxy: TcpProxy;
@@ -47,6 +49,7 @@ async function underWay(label: string): Promise<void> {
   await expect
     .poll(
       () => db.owner`select 1 from pg_stat_activity where application_name = ${NAME} and query like ${`%'${label}'%`}`,
+      BOUND,
     )
     .toHaveLength(1);
 }
@@ -54,8 +57,8 @@ async function underWay(label: string): Promise<void> {
 /** Every statement is answered or refused: one that nothing comes back of would hold its caller for the longest wait, and its connection for good. */
 async function expectAnswers(): Promise<void> {
   for (const n of [1, 2, 3]) {
-    await expect.poll(() => told(answered(sql`select ${n}::int as n`))).toEqual([{ n }]);
-    await expect.poll(() => told(readAs(sql, 'acme', (tx) => tx`select ${n}::int as n`))).toEqual([{ n }]);
+    await expect.poll(() => told(answered(sql`select ${n}::int as n`)), BOUND).toEqual([{ n }]);
+    await expect.poll(() => told(readAs(sql, 'acme', (tx) => tx`select ${n}::int as n`)), BOUND).toEqual([{ n }]);
   }
 }
 
