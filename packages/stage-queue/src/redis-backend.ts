@@ -6,6 +6,7 @@ import {
   type QueueBackend,
   RUN_RETRY_MS,
   type StageConsumption,
+  WAITING,
   type WorkerEvents,
   type WorkerSettings,
 } from './backend.ts';
@@ -13,7 +14,7 @@ import type { Report } from './error-reports.ts';
 import type { Hint } from './hint.ts';
 import type { Timers } from './ports/timers.ts';
 import { StageWorker } from './stage-worker.ts';
-import type { Stage } from './stages.ts';
+import type { Lane, Stage } from './stages.ts';
 
 /**
  * Seconds that an idle worker blocks before it looks again by itself; a new hint wakes it at once. 5 s: two commands per
@@ -89,12 +90,12 @@ export class RedisBackend implements QueueBackend {
     this.#hints.disconnect(true);
   }
 
-  add(stage: Stage, jobId: string, hint: Hint): Promise<unknown> {
-    return this.#queue(stage).add(stage, hint, { jobId });
+  add(stage: Stage, jobId: string, hint: Hint, lane: Lane): Promise<unknown> {
+    return this.#queue(stage).add(stage, hint, { jobId, priority: lane });
   }
 
   waiting(stage: Stage): Promise<number> {
-    return this.#queue(stage).getWaitingCount();
+    return this.#queue(stage).getJobCountByTypes(...WAITING);
   }
 
   ping(): Promise<unknown> {

@@ -132,8 +132,8 @@ async function queueFault({ queue }: ServiceConfig): Promise<string | undefined>
 /** A hint that does not leave is normal: the run's `wake_at` brings the fleet back. */
 function hintPort(queue: HintQueue, metrics: Metrics, log: Logger): Queue {
   return {
-    async hint(stage, hint) {
-      const result = await queue.hint(stage, hint);
+    async hint(stage, hint, lane) {
+      const result = await queue.hint(stage, hint, lane);
       if (result === 'queued') {
         metrics.hint(stage, 'queued');
         return;

@@ -3,6 +3,7 @@ import {
   type DueRun,
   type Durations,
   type Failpoint,
+  laneOf,
   type Queue,
   type Store,
   stageOf,
@@ -108,5 +109,6 @@ async function carryOn(
   const stage = stageOf(row);
   if (stage === null) return undefined;
   await failpoint.reach('sweep.wake-moved.before-hint', row.run_id);
-  return { sent: queue.hint(stage, { run_id: row.run_id, revision: row.revision }) };
+  const { run_id, revision, tenant_in_line } = row;
+  return { sent: queue.hint(stage, { run_id, revision }, laneOf(tenant_in_line)) };
 }
