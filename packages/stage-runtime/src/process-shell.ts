@@ -57,7 +57,10 @@ export async function runService<C extends ServiceConfig>(
   const instance_id = randomIds.id('instance');
   const log = createLogger({ service: config.service, instance_id, level: config.log_level });
   const metrics = createMetrics(config.service);
-  const sql = connect(config.database_url, { applicationName: `counterstamp-${config.service}` });
+  const sql = connect(config.database_url, {
+    max: config.database_connections,
+    applicationName: `counterstamp-${config.service}`,
+  });
   const queue = openHintQueue(config.queue, {
     onError: (error, where) =>
       log.warn({ where, reason: error instanceof Error ? error.message : String(error) }, 'the queue reports an error'),

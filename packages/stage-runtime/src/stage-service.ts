@@ -1,7 +1,7 @@
 import { RunId, type Stage, type Store } from '@counterstamp/manifest-core';
 import { createWorkerStore, StoreUnavailable } from '@counterstamp/manifest-store';
 import type { Consumer } from '@counterstamp/stage-queue';
-import type { ServiceConfig } from './config.ts';
+import { CONCURRENCY_DEFAULT, type ServiceConfig } from './config.ts';
 import { type Readiness, startHealthServer } from './health-server.ts';
 import { startBeating } from './heartbeat.ts';
 import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
@@ -58,7 +58,10 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
           log.error({ err: error, run_id: hint.run_id, revision: hint.revision, stage }, message);
         }
       },
-      { concurrency: config.concurrency, lockMs: Math.min(LOCK_MAX_MS, config.durations.stage_lease_ms - 1_000) },
+      {
+        concurrency: config.concurrency[stage] ?? CONCURRENCY_DEFAULT,
+        lockMs: Math.min(LOCK_MAX_MS, config.durations.stage_lease_ms - 1_000),
+      },
     ),
   );
 
