@@ -5,6 +5,7 @@ import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { redisUrl, type TestDatabase, testDatabase } from '../../../testing/services.ts';
 import { type Consumer, type HintQueue, migrateQueue, openHintQueue, type QueueSettings, STAGES } from './index.ts';
+import { queuePrefix } from './redis-backend.ts';
 
 /** Milliseconds within which a hint must arrive; it takes a few. */
 const SOON = { timeout: 5_000, interval: 10 };
@@ -29,19 +30,19 @@ async function redisLab(): Promise<Lab> {
   return {
     settings: { backend: 'redis', url, prefix },
     forge: async (stage, jobId, data) => {
-      const queue = new Queue(stage, { connection: client, prefix });
+      const queue = new Queue(stage, { connection: client, prefix: queuePrefix(prefix, stage) });
       await queue.pause();
       await queue.add(stage, {}, { jobId });
-      await client.hset(`${prefix}:${stage}:${jobId}`, 'data', data);
+      await client.hset(`${queuePrefix(prefix, stage)}:${stage}:${jobId}`, 'data', data);
       await queue.resume();
       await queue.close();
     },
     kept: async (stage) => {
-      const keys = await client.keys(`${prefix}:${stage}:${stage}-*`);
+      const keys = await client.keys(`${queuePrefix(prefix, stage)}:${stage}:${stage}-*`);
       return keys.filter((key) => !key.endsWith(':lock')).length;
     },
     clear: async () => {
-      const keys = await client.keys(`${prefix}:*`);
+      const keys = await client.keys(`{${prefix}:*`);
       if (keys.length > 0) await client.del(...keys);
     },
     dispose: async () => {
@@ -162,6 +163,26 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
     await queue.hint('propose', hint);
     await queue.hint('propose', { ...hint, revision: 2 });
     await expect.poll(() => taken.toSorted((a, b) => a - b), SOON).toEqual([1, 2]);
+  });
+
+  test('hints of a lower lane are taken before those of a higher one, and within a lane as they came', async () => {
+    const queue = open();
+    const { run_id } = newHint();
+    const sent = ([4, 2, 0, 4, 1, 0, 3, 2] as const).map((lane, i) => ({ lane, revision: i + 1 }));
+    for (const { lane, revision } of sent)
+      expect(await queue.hint('verify', { run_id, revision }, lane)).toBe('queued');
+    const taken: number[] = [];
+    queue.consume('verify', async ({ revision }) => void taken.push(revision), { concurrency: 1 });
+    await expect.poll(() => taken, SOON).toEqual([3, 6, 5, 2, 8, 7, 1, 4]);
+    await expect.poll(() => lab.kept('verify'), SOON).toBe(0);
+  });
+
+  test('the same hint in another lane is the job that waits already', async () => {
+    const queue = open();
+    const hint = newHint();
+    expect(await queue.hint('collect', hint, 3)).toBe('queued');
+    expect(await queue.hint('collect', hint, 0)).toBe('queued');
+    expect(await lab.kept('collect')).toBe(1);
   });
 
   test('a handler that throws is reported, its job is removed and never retried', async () => {
@@ -363,7 +384,8 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
     await expect.poll(() => taken, SOON).toBe(1);
     now = 100_000;
     expect(await consumer.health()).toEqual({ consuming: true }); // Busy, and nothing waits.
-    await queue.hint('propose', newHint());
+    // In whatever lane it waits.
+    await queue.hint('propose', newHint(), 2);
     expect(await consumer.health()).toEqual({ consuming: true });
     now += 59_000; // Its only slot may be at a long call.
     expect(await consumer.health()).toEqual({ consuming: true });

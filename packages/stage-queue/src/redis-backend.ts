@@ -55,6 +55,14 @@ const FOR_HINTS = {
 const FOR_WORKERS = { ...COMMON, maxRetriesPerRequest: null, socketTimeout: SILENCE_MAX_MS };
 
 /**
+ * What every key of a stage's queue begins with. Redis Cluster keeps keys with the same text in braces in one slot, which BullMQ's scripts need of
+ * the keys of one queue; different stages may lie in different slots.
+ */
+export function queuePrefix(prefix: string, stage: string): string {
+  return `{${prefix}:${stage}}`;
+}
+
+/**
  * BullMQ on Redis or Valkey. One connection for all hints, one for all workers' commands, and one blocking connection
  * per consumer.
  */
@@ -109,7 +117,7 @@ export class RedisBackend implements QueueBackend {
       events.process,
       {
         connection: commands,
-        prefix: this.#prefix,
+        prefix: queuePrefix(this.#prefix, stage),
         // The check would read INFO once; failing that once (a Redis that still loads) kills the worker for good.
         // `checkRedis` looks at the version and the policy.
         skipVersionCheck: true,
@@ -160,7 +168,7 @@ export class RedisBackend implements QueueBackend {
     if (queue === undefined) {
       queue = new Queue(stage, {
         connection: this.#hints,
-        prefix: this.#prefix,
+        prefix: queuePrefix(this.#prefix, stage),
         skipVersionCheck: true,
         defaultJobOptions: JOB_OPTIONS,
         streams: { events: { maxLen: EVENTS_KEPT_MAX } },
