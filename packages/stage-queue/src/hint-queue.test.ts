@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Client } from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { redisUrl, type TestDatabase, testDatabase } from '../../../testing/services.ts';
+import { type OwnRedis, startOwnRedis } from '../testing/own-redis.ts';
 import { type Consumer, type HintQueue, migrateQueue, openHintQueue, type QueueSettings, STAGES } from './index.ts';
 import { queuePrefix } from './redis-backend.ts';
 
@@ -23,8 +24,7 @@ interface Lab {
   dispose(): Promise<void>;
 }
 
-async function redisLab(): Promise<Lab> {
-  const url = await redisUrl();
+async function redisLab(url: string): Promise<Lab> {
   const prefix = `test-${randomUUID()}`;
   const client = new Redis(url, { maxRetriesPerRequest: null });
   return {
@@ -43,10 +43,32 @@ async function redisLab(): Promise<Lab> {
     },
     clear: async () => {
       const keys = await client.keys(`{${prefix}:*`);
-      if (keys.length > 0) await client.del(...keys);
+      for (const key of keys) await client.del(key); // One at a time: a cluster refuses keys of two slots in one command.
     },
     dispose: async () => {
       client.disconnect();
+    },
+  };
+}
+
+/** A cluster of one node with every slot: it refuses a command or script whose keys lie in two slots (CROSSSLOT). */
+async function startCluster(): Promise<OwnRedis> {
+  const redis = await startOwnRedis('--cluster-enabled', 'yes');
+  const client = new Redis(redis.url, { maxRetriesPerRequest: null });
+  await client.cluster('ADDSLOTSRANGE', 0, 16_383);
+  await vi.waitFor(async () => expect(await client.cluster('INFO')).toContain('cluster_state:ok'), SOON);
+  client.disconnect();
+  return redis;
+}
+
+async function clusterLab(): Promise<Lab> {
+  const redis = await startCluster();
+  const lab = await redisLab(redis.url);
+  return {
+    ...lab,
+    dispose: async () => {
+      await lab.dispose();
+      await redis.dispose();
     },
   };
 }
@@ -88,7 +110,8 @@ async function postgresLab(version: 18 | 15): Promise<Lab> {
 }
 
 const LABS: [string, () => Promise<Lab>][] = [
-  ['redis', redisLab],
+  ['redis', async () => redisLab(await redisUrl())],
+  ['a redis cluster of one node', clusterLab],
   ['postgres 18', () => postgresLab(18)],
   ['postgres 15', () => postgresLab(15)],
 ];
@@ -408,4 +431,38 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
     expect(await queue.ping()).toEqual({ kind: 'unavailable', reason: 'closed' });
     expect(await queue.hint('verify', newHint())).toEqual({ kind: 'unavailable', reason: 'closed' });
   });
+});
+
+test('the keys of one queue lie in one slot of a Redis Cluster, those of another queue in another', async () => {
+  const redis = await startCluster();
+  const client = new Redis(redis.url, { maxRetriesPerRequest: null });
+  const prefix = 'shop-north';
+  const queue = openHintQueue({ backend: 'redis', url: redis.url, prefix }, { onError: () => {} });
+  try {
+    // Work under way leaves the most kinds of keys: a lock, the job, the list of active ones, the ones that wait in either way.
+    let taken = 0;
+    for (const stage of STAGES) {
+      queue.consume(stage, () => new Promise(() => void (taken += 1)), { concurrency: 1 });
+      for (const lane of [0, 0, 1] as const)
+        expect(await queue.hint(stage, { run_id: `run_${randomUUID()}`, revision: 1 }, lane)).toBe('queued');
+    }
+    await expect.poll(() => taken, SOON).toBe(STAGES.length);
+    const slots = await Promise.all(
+      STAGES.map(async (stage) => {
+        const keys = await client.keys(`{${prefix}:${stage}}*`);
+        expect(keys.map((key) => key.split(':')[3])).toEqual(
+          expect.arrayContaining(['wait', 'prioritized', 'active', 'meta']),
+        );
+        return new Set(await Promise.all(keys.map((key) => client.cluster('KEYSLOT', key))));
+      }),
+    );
+    expect(slots.map(({ size }) => size)).toEqual(STAGES.map(() => 1));
+    expect(new Set(slots.flatMap((of) => [...of])).size).toBe(STAGES.length);
+    // None is left out: every key of this installation is one of these.
+    expect((await client.keys('*')).filter((key) => !key.startsWith(`{${prefix}:`))).toEqual([]);
+  } finally {
+    await queue.close();
+    client.disconnect();
+    await redis.dispose();
+  }
 });
