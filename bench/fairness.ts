@@ -90,8 +90,14 @@ async function measure(backend: string, redisUrl: string | undefined): Promise<v
     const times: Figures[] = [];
     for (let i = 0; i < ALONE_TIMES; i++) times.push(await tenOf(fleet, quiet));
     const alone: Figures = {
-      awaiting_ms: quantile(times.map((one) => one.awaiting_ms), 0.5),
-      completed_ms: quantile(times.map((one) => one.completed_ms), 0.5),
+      awaiting_ms: quantile(
+        times.map((one) => one.awaiting_ms),
+        0.5,
+      ),
+      completed_ms: quantile(
+        times.map((one) => one.completed_ms),
+        0.5,
+      ),
     };
 
     // The noisy tenant's runs wait for preflight when the quiet one comes.
@@ -100,7 +106,13 @@ async function measure(backend: string, redisUrl: string | undefined): Promise<v
     });
     const beside = await tenOf(fleet, quiet);
     const queued = (await statesOf(fleet, noisy)).queued ?? 0;
-    report(backend, 'asked for → awaiting approval', alone.awaiting_ms, beside.awaiting_ms, `${queued} of ${NOISY} queued`);
+    report(
+      backend,
+      'asked for → awaiting approval',
+      alone.awaiting_ms,
+      beside.awaiting_ms,
+      `${queued} of ${NOISY} queued`,
+    );
     report(backend, 'approved → completed', alone.completed_ms, beside.completed_ms, `${queued} of ${NOISY} queued`);
 
     // The noisy tenant's runs are approved and wait for the executor when the quiet one's are approved.
@@ -111,7 +123,13 @@ async function measure(backend: string, redisUrl: string | undefined): Promise<v
     await withoutAny(fleet, 'executor', () => approveAll(noisy, approved));
     const completed_ms = await completed(fleet, quiet, runs);
     const undone = (await statesOf(fleet, noisy)).awaiting_approval ?? 0;
-    report(backend, 'approved → completed', alone.completed_ms, completed_ms, `${undone} of ${approved.length} approved`);
+    report(
+      backend,
+      'approved → completed',
+      alone.completed_ms,
+      completed_ms,
+      `${undone} of ${approved.length} approved`,
+    );
   } finally {
     await fleet.stop();
   }

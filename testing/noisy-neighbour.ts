@@ -62,7 +62,13 @@ export async function approveAll({ approver }: Tenant, runs: readonly RunId[]): 
     const { approval } = await approver.getRun(run_id);
     if (approval === null) throw new Error(`${run_id} awaits no approval`);
     const { approval_id, approval_digest, action_digest, action_revision } = approval;
-    await approver.decide(run_id, { approval_id, approval_digest, action_digest, action_revision, decision: 'approve' });
+    await approver.decide(run_id, {
+      approval_id,
+      approval_digest,
+      action_digest,
+      action_revision,
+      decision: 'approve',
+    });
   });
 }
 

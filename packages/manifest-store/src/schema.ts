@@ -73,7 +73,9 @@ export const run = cs.table(
     index('run_wake').on(t.wake_at).where(sql`wake_at is not null`),
     index('run_in_line')
       .on(t.tenant_id, t.wake_at)
-      .where(sql`wake_at is not null and state not in ('failed', 'completed') and (state <> 'awaiting_approval' or decisions_sufficient)`),
+      .where(
+        sql`wake_at is not null and state not in ('failed', 'completed') and (state <> 'awaiting_approval' or decisions_sufficient)`,
+      ),
     index('run_parked').on(t.run_id).where(sql`parked_reason is not null`),
     index('run_tenant_state').on(t.tenant_id, t.state, t.run_id),
     uniqueIndex('run_in_flight').on(t.in_flight_key).where(sql`in_flight_key is not null`),

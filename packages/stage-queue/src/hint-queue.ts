@@ -45,7 +45,11 @@ export interface HintQueue {
 }
 
 export type QueueSettings =
-  | { backend: 'redis'; url: string /** Of every key, in braces with the stage; default `counterstamp`. */; prefix?: string }
+  | {
+      backend: 'redis';
+      url: string /** Of every key, in braces with the stage; default `counterstamp`. */;
+      prefix?: string;
+    }
   | {
       backend: 'postgres';
       url: string;

@@ -177,7 +177,9 @@ export function concurrencyVariables(service: Service): z.ZodObject<Record<strin
         concurrencyVariable(stage),
         wholeNumber(1_000, 1)
           .optional()
-          .describe(`hints of the queue ${stage} that the process works on at a time; absent: COUNTERSTAMP_CONCURRENCY`),
+          .describe(
+            `hints of the queue ${stage} that the process works on at a time; absent: COUNTERSTAMP_CONCURRENCY`,
+          ),
       ]),
     ),
   );

@@ -12,6 +12,9 @@ import { randomIds } from './ports/ids.ts';
 /** sysexits.h EX_CONFIG: a supervisor must not restart what only a person can correct. */
 export const EXIT_CONFIG = 78;
 
+/** sysexits.h EX_TEMPFAIL: the process cannot go on, and a new one may; a supervisor should start it. */
+const EXIT_STUCK = 75;
+
 /** What the shell hands to a service. */
 export interface Shell<C> {
   config: C;
@@ -33,13 +36,15 @@ export interface Shell<C> {
 export interface Running {
   /** Where its HTTP side listens. */
   port: number;
+  /** Resolves with why when the process cannot do its work any more and a new one may. */
+  stuck?: Promise<string>;
   /** Takes no new work and lets current work end, for at most `graceMs`. */
   drain(graceMs: number): Promise<void>;
 }
 
 /**
  * Runs one service as a process: configuration, log, signals, drain. SIGTERM and SIGINT: no new work, current work ends within the grace,
- * exit 0; a second signal ends at once. Wrong configuration: every problem on stderr, exit 78.
+ * exit 0; a second signal ends at once. Wrong configuration: every problem on stderr, exit 78. Work that is stuck: the same drain, exit 75.
  */
 export async function runService<C extends ServiceConfig>(
   parse: (env: Environment) => ConfigResult<C>,
@@ -107,15 +112,22 @@ export async function runService<C extends ServiceConfig>(
     'ready for work',
   );
 
-  const signal = await signalled;
+  const stuck = running.stuck?.then((why) => ({ why }));
+  const end = await (stuck === undefined ? signalled : Promise.race([signalled, stuck]));
   process.once('SIGTERM', () => process.exit(130));
   process.once('SIGINT', () => process.exit(130));
-  log.info({ signal, grace_ms: config.durations.drain_grace_ms }, 'draining: no new work');
+  if (typeof end === 'string')
+    log.info({ signal: end, grace_ms: config.durations.drain_grace_ms }, 'draining: no new work');
+  else
+    log.fatal(
+      { reason: end.why, stuck_ms: config.durations.stuck_ms },
+      'stuck: the queue answers and no hints are taken; the process ends, for a new one to be started',
+    );
   await running.drain(config.durations.drain_grace_ms);
   await queue.close();
   await sql.end({ timeout: 2 });
   log.info('drained');
-  process.exit(0);
+  process.exit(typeof end === 'string' ? 0 : EXIT_STUCK);
 }
 
 function firstSignal(): Promise<NodeJS.Signals> {

@@ -2,6 +2,7 @@ import { RunId, type Stage, type Store } from '@counterstamp/manifest-core';
 import { createWorkerStore, StoreUnavailable } from '@counterstamp/manifest-store';
 import type { Consumer } from '@counterstamp/stage-queue';
 import { CONCURRENCY_DEFAULT, type ServiceConfig } from './config.ts';
+import { untilStuck } from './consumer-watch.ts';
 import { type Readiness, startHealthServer } from './health-server.ts';
 import { startBeating } from './heartbeat.ts';
 import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
@@ -82,6 +83,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
   const stop = new AbortController();
   const beats = startBeating(shell, () => service.store.beat());
   const background = service.background?.(stop.signal) ?? Promise.resolve();
+  const watching = untilStuck({ consumers, queue, clock, stuckMs: config.durations.stuck_ms }, stop.signal);
 
   const told = () =>
     service.store.endInstance().catch((error: unknown) => {
@@ -93,6 +95,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
 
   return {
     port: server.port,
+    stuck: watching.then((why) => why ?? new Promise<never>(() => undefined)),
     async drain(graceMs) {
       stop.abort();
       const aside = Promise.race([Promise.all([background, beats.stop()]), clock.sleep(graceMs)]);
