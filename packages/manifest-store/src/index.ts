@@ -12,7 +12,7 @@ export type {
   VerdictKind,
   VerdictOutcome,
 } from './api-store.ts';
-export { type CensusRow, census } from './census.ts';
+export { type Census, type CensusTerms, census, databaseClock, type TenantLoad } from './census.ts';
 export {
   type ChainHead,
   type CheckpointDue,
@@ -73,6 +73,7 @@ export {
   type PrincipalRow,
   setPerson,
 } from './people.ts';
+export { observeStatements, openStatements, type StatementObserver } from './ports/open-statements.ts';
 export {
   PRINCIPAL_ROLES,
   type Principal,

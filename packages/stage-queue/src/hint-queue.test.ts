@@ -383,6 +383,7 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
       onError: (error, where) => reports.push({ message: error.message, where }),
       timers: {
         monotonicMs: () => now,
+        wallMs: () => now,
         after: (ms, task) => {
           const timer = setTimeout(task, ms);
           return () => clearTimeout(timer);
@@ -442,7 +443,11 @@ test('the keys of one queue lie in one slot of a Redis Cluster, those of another
     // Work under way leaves the most kinds of keys: a lock, the job, the list of active ones, the ones that wait in either way.
     let taken = 0;
     for (const stage of STAGES) {
-      queue.consume(stage, () => new Promise(() => void (taken += 1)), { concurrency: 1 });
+      const never = () =>
+        new Promise<void>(() => {
+          taken += 1;
+        });
+      queue.consume(stage, never, { concurrency: 1 });
       for (const lane of [0, 0, 1] as const)
         expect(await queue.hint(stage, { run_id: `run_${randomUUID()}`, revision: 1 }, lane)).toBe('queued');
     }
