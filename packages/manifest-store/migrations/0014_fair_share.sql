@@ -4,13 +4,15 @@
 CREATE INDEX "run_in_line" ON "cs"."run" USING btree ("tenant_id","wake_at") WHERE wake_at is not null and state not in ('failed', 'completed') and (state <> 'awaiting_approval' or decisions_sufficient);
 --> statement-breakpoint
 -- Runs of a tenant that the fleet has to carry on now: not those that wait for a person, a proposal from outside or a far look. Counted to 1,025:
--- beyond that the lane is the same, and a commit of the noisiest tenant stays cheap. The query's conditions are those of the index.
+-- beyond that the lane is the same, and a commit of the noisiest tenant stays cheap. The query's conditions are
+-- those of the index; in plpgsql its plan is kept.
 create function cs.tenant_in_line(p_tenant text) returns int
-language sql stable
+language plpgsql stable
 as $$
-  select count(*)::int from (select from cs.run r where r.tenant_id = p_tenant and r.wake_at <= (select cs.clock()) + interval '2 minutes'
-    and r.wake_at is not null and r.state not in ('failed', 'completed') and (r.state <> 'awaiting_approval' or r.decisions_sufficient) limit 1025) in_line
-$$;
+begin
+  return (select count(*) from (select from cs.run r where r.tenant_id = p_tenant and r.wake_at <= (select cs.clock()) + interval '2 minutes'
+    and r.wake_at is not null and r.state not in ('failed', 'completed') and (r.state <> 'awaiting_approval' or r.decisions_sufficient) limit 1025) in_line);
+end $$;
 --> statement-breakpoint
 alter type cs.hot_row add attribute tenant_in_line int;
 --> statement-breakpoint
