@@ -168,7 +168,8 @@ export function inDecideSpan<T extends object | undefined>(judge: () => T): T {
   if (recorder === undefined) return judge();
   return recorder.inner('decide', {}, (span) => {
     const decision: { kind?: string; on?: string } | undefined = judge();
-    span.set({ result: decision?.kind ?? 'goes_on', trigger: decision?.on });
+    const nothing = decision?.on === undefined ? 'goes_on' : 'commit';
+    span.set({ result: decision?.kind ?? nothing, trigger: decision?.on });
     return decision as T;
   });
 }
