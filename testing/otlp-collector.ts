@@ -70,7 +70,7 @@ export async function startCollector(): Promise<Collector> {
   const authorizations = new Set<string>();
   let hanging = false;
   let held = 0;
-  const server = createServer(async (request, response) => {
+  const server = createServer((request, response) => {
     if (hanging) {
       held++;
       request.resume();
@@ -78,15 +78,19 @@ export async function startCollector(): Promise<Collector> {
       return;
     }
     let body = '';
-    for await (const part of request.setEncoding('utf8')) body += part as string;
-    if (request.method !== 'POST' || request.url !== '/v1/traces') {
-      response.writeHead(404).end();
-      return;
-    }
-    authorizations.add(request.headers.authorization ?? '');
-    bodies.push(body);
-    spans.push(...spansOf(JSON.parse(body) as OtlpBody));
-    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+    request.setEncoding('utf8').on('data', (part: string) => {
+      body += part;
+    });
+    request.once('end', () => {
+      if (request.method !== 'POST' || request.url !== '/v1/traces') {
+        response.writeHead(404).end();
+        return;
+      }
+      authorizations.add(request.headers.authorization ?? '');
+      bodies.push(body);
+      spans.push(...spansOf(JSON.parse(body) as OtlpBody));
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+    });
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
