@@ -30,6 +30,8 @@ export interface Fleet {
   sandbox: RunningSandbox;
   /** The keys that this fleet keeps outside its database. */
   installation: TestInstallation;
+  /** What every service is configured with, the keys for effects left out. */
+  environment: Readonly<Record<string, string>>;
   owner: Sql;
   requester: ApiClient;
   approver: ApiClient;
@@ -66,6 +68,10 @@ export interface FleetOptions {
   env?: Record<string, string>;
   /** Arguments of node; default: those that `up` gives. */
   execArgv?: readonly string[];
+  /** What outlives a fleet: another one's keys, and a sandbox that stays when this fleet stops. */
+  before?: Pick<Fleet, 'installation' | 'sandbox'>;
+  /** Services of which a process is started at once, the api among them; default: all. */
+  services?: readonly Service[];
 }
 
 /** Prepares a database for a fleet: tables, roles, the queue's schema. */
@@ -79,8 +85,7 @@ export async function prepareFleetDatabase(
 
 /** Brings up a whole fleet of real processes on a prepared database, with a sandbox in this process. Needs `tsc -b` first. */
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
-  const sandbox = await startSandbox();
-  const installation = testInstallation();
+  const { sandbox = await startSandbox(), installation = testInstallation() } = options.before ?? {};
   const owner = connect(options.ownerUrl, { max: 2, applicationName: 'test-owner' });
   const logs = await mkdtemp(join(tmpdir(), 'cs-testing-fleet-'));
   const environment: Record<string, string> = {
@@ -154,7 +159,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     return started;
   };
 
-  await Promise.all((['api', ...WORKERS] as const).map((service) => start(service)));
+  await Promise.all((options.services ?? (['api', ...WORKERS] as const)).map((service) => start(service)));
   const apiUrl = `http://127.0.0.1:${processes.find((started) => started.service === 'api')?.port}`;
   const keyOf = async (role: 'requester' | 'approver') =>
     (await createApiKey(owner, testIds, { tenant_id: 'shop_north', name: role, role })).key;
@@ -225,6 +230,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     apiUrl,
     sandbox,
     installation,
+    environment,
     owner,
     requester,
     approver,
@@ -271,7 +277,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
           ),
         ),
       );
-      await sandbox.close();
+      if (options.before === undefined) await sandbox.close();
       await owner.end({ timeout: 2 });
     },
   };
