@@ -70,6 +70,8 @@ export interface FleetOptions {
   execArgv?: readonly string[];
   /** What outlives a fleet: another one's keys, and a sandbox that stays when this fleet stops. */
   before?: Pick<Fleet, 'installation' | 'sandbox'>;
+  /** Repository whose built code the processes run; default: this one's. */
+  cwd?: string;
   /** Services of which a process is started at once, the api among them; default: all. */
   services?: readonly Service[];
 }
@@ -127,6 +129,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
             : {}),
           ...env,
         },
+        cwd: options.cwd,
         stdio: ['ignore', 'pipe', 'pipe'],
       },
     );
