@@ -69,7 +69,9 @@ export interface FleetOptions {
   /** Arguments of node; default: those that `up` gives. */
   execArgv?: readonly string[];
   /** What outlives a fleet: another one's keys, and a sandbox that stays when this fleet stops. */
-  before?: Pick<Fleet, 'installation' | 'sandbox'>;
+  before?: Pick<Fleet, 'installation' | 'sandbox' | 'keys'>;
+  /** API keys that are in the database already; default: new ones. */
+  keys?: Fleet['keys'];
   /** Repository whose built code the processes run; default: this one's. */
   cwd?: string;
   /** Services of which a process is started at once, the api among them; default: all. */
@@ -166,7 +168,8 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const apiUrl = `http://127.0.0.1:${processes.find((started) => started.service === 'api')?.port}`;
   const keyOf = async (role: 'requester' | 'approver') =>
     (await createApiKey(owner, testIds, { tenant_id: 'shop_north', name: role, role })).key;
-  const keys = { requester: await keyOf('requester'), approver: await keyOf('approver') };
+  const keys = options.keys ??
+    options.before?.keys ?? { requester: await keyOf('requester'), approver: await keyOf('approver') };
   const client = (key: string) => createClient({ baseUrl: apiUrl, key, fetch });
   const requester = client(keys.requester);
   const approver = client(keys.approver);

@@ -9,7 +9,7 @@ const RUN_MS = 60_000;
 
 export interface UpgradeDrill {
   /** A database at the schema before, and its access; the queue's schema is there as well. */
-  fleet: Pick<FleetOptions, 'ownerUrl' | 'rolePrefix' | 'secret'>;
+  fleet: Pick<FleetOptions, 'ownerUrl' | 'rolePrefix' | 'secret' | 'keys'>;
   /** Repository whose built code the old processes run; absent: this one's. */
   oldRoot?: string;
   /** Brings the database to this version's schema. @returns the migrations that were applied. */

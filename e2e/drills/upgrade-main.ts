@@ -50,10 +50,22 @@ try {
       COUNTERSTAMP_SECRET: ACCESS.secret,
       COUNTERSTAMP_ROLE_PREFIX: ACCESS.rolePrefix,
     };
-    execFileSync(process.execPath, ['apps/cli/dist/main.js', 'migrate'], { cwd: old, env, timeout: BUILD_MS });
+    const oldCommand = (...args: string[]) =>
+      execFileSync(process.execPath, ['apps/cli/dist/main.js', ...args], {
+        cwd: old,
+        env: { ...env, COUNTERSTAMP_DEV: '1' },
+        timeout: BUILD_MS,
+        encoding: 'utf8',
+      });
+    oldCommand('migrate');
+    const keyOf = (role: string) => {
+      const made = oldCommand('key', 'create', '--tenant', 'shop_north', '--name', role, '--role', role, '--json');
+      return (JSON.parse(made) as { key: string }).key;
+    };
+    const keys = { requester: keyOf('requester'), approver: keyOf('approver') };
     say(`The old code made its database: ${await appliedTo(ownerUrl)} migrations.`);
     await upgradeDrill({
-      fleet: { ownerUrl, ...ACCESS },
+      fleet: { ownerUrl, ...ACCESS, keys },
       oldRoot: old,
       async upgrade() {
         const before = await appliedTo(ownerUrl);

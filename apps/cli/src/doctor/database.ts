@@ -49,7 +49,9 @@ export async function loginFindings({ services }: Pick<Subject, 'services'>): Pr
           failed(
             check,
             `${login}: ${looked.sentence}`,
-            `Correct the URL or the password of this login, or make it with \`counterstamp migrate\` and the same COUNTERSTAMP_SECRET.`,
+            looked.sentence.startsWith('Postgres cannot be reached')
+              ? 'Start Postgres, or correct the host and port of this URL.'
+              : 'Correct the URL or the password of this login, or make it with `counterstamp migrate` and the same COUNTERSTAMP_SECRET.',
           ),
         ];
       const { fault, settings } = looked.value;
