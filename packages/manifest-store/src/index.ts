@@ -12,7 +12,7 @@ export type {
   VerdictKind,
   VerdictOutcome,
 } from './api-store.ts';
-export { type CensusRow, census } from './census.ts';
+export { type Census, type CensusTerms, census, censusStatement, databaseClock, type TenantLoad } from './census.ts';
 export {
   type ChainHead,
   type CheckpointDue,
@@ -20,7 +20,7 @@ export {
   commitCheckpoint,
   listCheckpoints,
 } from './checkpoints.ts';
-export { connect, connectForLease, NotPermitted, type Sql, type Statements } from './connection.ts';
+export { connect, connectForLease, NotPermitted, POOL_MAX, type Sql, type Statements } from './connection.ts';
 export {
   type ApiKeyRow,
   issueKey,
@@ -60,6 +60,7 @@ export {
 export { createApiKey, hashSecret, parseApiKey } from './keys.ts';
 export { loginFault, loginReport } from './login-check.ts';
 export { type MigrateOptions, migrate, migrationStanding } from './migrate.ts';
+export { type OldestRun, oldestRuns } from './oldest-runs.ts';
 export type { OwnerChange, OwnerRefusalCode, OwnerRefused } from './owner-change.ts';
 export {
   addPerson,
@@ -73,6 +74,7 @@ export {
   type PrincipalRow,
   setPerson,
 } from './people.ts';
+export { observeStatements, openStatements, type StatementObserver } from './ports/open-statements.ts';
 export {
   PRINCIPAL_ROLES,
   type Principal,
