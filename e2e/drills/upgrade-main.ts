@@ -21,13 +21,13 @@ const INSTALL_MS = 600_000;
 const BUILD_MS = 300_000;
 
 const { values } = parseArgs({ options: { from: { type: 'string' }, help: { type: 'boolean', default: false } } });
-if (values.help || values.from === undefined) {
-  console.log(`npm run upgrade:check -- --from GIT_REF
+if (values.help) {
+  console.log(`npm run upgrade:check -- [--from GIT_REF]
 
 Builds the code of an earlier commit or tag in a folder of its own and runs it side by side with this one: old processes on their own schema, this version's migrations
-under them, both together, new ones alone, old ones again. Installs the old dependencies with npm ci where they differ. Sends only to this machine.
+under them, both together, new ones alone, old ones again. Without --from it is the commit before the newest migration. Installs the old dependencies with npm ci where they differ. Sends only to this machine.
 Ends with 1 when the old code cannot live with the new schema, a run does not end, or anything is there twice.`);
-  process.exit(values.help ? 0 : 2);
+  process.exit(0);
 }
 const startedAt = performance.now();
 const say = (sentence: string) =>
@@ -39,7 +39,8 @@ const guard = startOrphanGuard(folder);
 const old = path.join(folder, 'old');
 let exit = 0;
 try {
-  await buildOld(values.from);
+  const from = values.from ?? (await beforeNewestMigration());
+  await buildOld(from);
   const postgres = await startEmbeddedPostgres({ dir: path.join(folder, 'postgres'), durable: false });
   await writeFile(path.join(folder, `postgres${guard.pidFileEnding}`), String(postgres.pid));
   try {
@@ -74,7 +75,7 @@ try {
       },
       say,
     });
-    console.log(`The code of ${values.from} and this one can work side by side and be exchanged for each other.`);
+    console.log(`The code of ${from} and this one can work side by side and be exchanged for each other.`);
   } finally {
     await postgres.stop();
   }
@@ -125,6 +126,14 @@ async function linkDependencies(): Promise<void> {
       const own = path.join(ROOT, group, folderName, 'node_modules');
       if (existsSync(own)) await symlink(own, path.join(workspace, 'node_modules'));
     }
+}
+
+async function beforeNewestMigration(): Promise<string> {
+  const newest = `packages/manifest-store/migrations/${(await migrationTags()).at(-1)}.sql`;
+  const added = ['log', '--diff-filter=A', '--format=%H', '--', newest];
+  const [commit = ''] = execFileSync('git', added, { cwd: ROOT, encoding: 'utf8' }).split('\n');
+  // Not committed yet: then what is committed is the code before it.
+  return commit === '' ? 'HEAD' : `${commit}^`;
 }
 
 async function emptyDatabase(serverUrl: string): Promise<string> {
