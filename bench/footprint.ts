@@ -72,7 +72,7 @@ async function measure(name: 'Redis' | 'Postgres alone'): Promise<void> {
     console.log('| process | RSS idle MB | RSS under load MB |\n|---|---|---|');
     for (const { service, mb } of idle) console.log(`| ${service} | ${mb} | ${peak.get(service)} |`);
     console.log('\n| connections to Postgres | at most |\n|---|---|');
-    for (const [who, n] of [...connections].sort()) console.log(`| ${who} | ${n} |`);
+    for (const [who, n] of [...connections].sort(([a], [b]) => a.localeCompare(b))) console.log(`| ${who} | ${n} |`);
     console.log(
       `\nDisk per 1,000 runs: ${mb(((after.bytes - before.bytes) * 1_000) / RUNS)} MB (database ${mb(before.bytes)} → ${mb(after.bytes)} MB); WAL ${mb(((after.wal - before.wal) * 1_000) / RUNS)} MB.`,
     );

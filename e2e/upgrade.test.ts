@@ -1,7 +1,7 @@
 import { connect, migrate, roleStatements } from '@counterstamp/manifest-store';
 import { expect, test } from 'vitest';
 import { applyGrants, derivedPassword, GRANTS, HELPERS } from '../packages/manifest-store/src/roles.ts';
-import { migrateToEarlier, migrationTags } from '../testing/earlier-schema.ts';
+import { migrateToEarlier, migrationTags } from '../packages/manifest-store/testing/earlier-schema.ts';
 import { prepareFleetDatabase } from '../testing/fleet.ts';
 import { missedByOlder, readSchemaContract } from '../testing/schema-contract.ts';
 import { testDatabase } from '../testing/services.ts';

@@ -313,7 +313,7 @@ async function prove(fleet: Fleet, env: Environment, forgotten: readonly Asked[]
   const books = await admin<{ effects: { run_id: string | null }[] }>(fleet, 'GET', '/admin/history');
   const tags = books.effects.map(({ run_id }) => run_id);
   expectThat(new Set(tags).size === tags.length, `an effect is there twice: ${tags.join(', ')}`);
-  expectSame([tags.length], [effects], 'how many effects there are');
+  expectThat(tags.length === effects, `there are ${tags.length} effects, and ${effects} were asked for`);
   const judged = await cli(env, ['check-history', '--ledger', fleet.sandbox.url, '--json']);
   const { violations } = JSON.parse(judged.text) as {
     violations: { code: string; run_id: string | null; message: string }[];
@@ -431,7 +431,8 @@ function expectThat(holds: boolean, otherwise: string): void {
   if (!holds) throw new DrillFailure(otherwise);
 }
 
-function expectSame(found: readonly unknown[], expected: readonly unknown[], what: string): void {
-  const [a, b] = [found, expected].map((list) => JSON.stringify([...list].sort()));
+/** In any order. */
+function expectSame(found: readonly string[], expected: readonly string[], what: string): void {
+  const [a, b] = [found, expected].map((list) => JSON.stringify([...list].sort((x, y) => x.localeCompare(y))));
   expectThat(a === b, `${what}: expected ${b}, found ${a}`);
 }

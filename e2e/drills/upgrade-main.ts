@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util';
 import { startEmbeddedPostgres } from '@counterstamp/embedded-postgres';
 import { connect } from '@counterstamp/manifest-store';
 import connectTo from 'postgres';
-import { migrationTags } from '../../testing/earlier-schema.ts';
+import { migrationTags } from '../../packages/manifest-store/testing/earlier-schema.ts';
 import { prepareFleetDatabase } from '../../testing/fleet.ts';
 import { startOrphanGuard } from '../../testing/orphan-guard.ts';
 import { upgradeDrill } from './upgrade-drill.ts';

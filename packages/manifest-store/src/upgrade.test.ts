@@ -1,8 +1,8 @@
 import postgres from 'postgres';
 import { expect, test } from 'vitest';
-import { migrateToEarlier } from '../../../testing/earlier-schema.ts';
 import { type PostgresVersion, testDatabase } from '../../../testing/services.ts';
 import { TEST_ROLE_PREFIX, TEST_SECRET } from '../../../testing/store-fixture.ts';
+import { migrateToEarlier } from '../testing/earlier-schema.ts';
 import { migrate } from './migrate.ts';
 
 /** Migrations before approvals were signed. */

@@ -6,7 +6,7 @@ import { drizzle } from 'drizzle-orm/postgres-js';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import postgres from 'postgres';
 
-const MIGRATIONS = fileURLToPath(new URL('../packages/manifest-store/migrations', import.meta.url));
+const MIGRATIONS = fileURLToPath(new URL('../migrations', import.meta.url));
 
 interface Journal {
   entries: { tag: string }[];
