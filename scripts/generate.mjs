@@ -23,7 +23,7 @@ import {
 import { environment as preflight } from '@counterstamp/preflight';
 import { environment as reconciler } from '@counterstamp/reconciler';
 import { describeDurations, describeEnvironment, withSecretFiles } from '@counterstamp/stage-runtime';
-import { CLOSED_BY_CODE, METRICS } from '@counterstamp/telemetry';
+import { CLOSED_BY_CODE, LOG_FIELDS, METRICS, SPAN_ATTRIBUTES, SPANS } from '@counterstamp/telemetry';
 import { environment as verifier } from '@counterstamp/verifier';
 
 const quote = (text) => `'${text.replaceAll("'", "''")}'`;
@@ -123,6 +123,19 @@ ${variableTable(services[0].common.map((variable) => ({ ...variable, default: de
 ## Of one service
 
 ${services.map(({ name, own }) => `### ${name}\n\n${variableTable(own)}`).join('\n')}
+## Commands, sandbox and containers
+
+Commands that work as the owner of the database take \`DATABASE_URL\`, \`COUNTERSTAMP_SECRET\` and \`COUNTERSTAMP_ROLE_PREFIX\` as above, from the environment; in a container
+\`deploy/owner.mjs\` reads the first two from files. \`counterstamp restore check\` takes the environment of the reconciler, \`counterstamp doctor\` that of every service.
+
+| variable | meaning | default |
+|---|---|---|
+| \`COUNTERSTAMP_URL\` | the api that commands talk to; \`--url\` wins | the local fleet’s |
+| \`COUNTERSTAMP_KEY\` | the API key that they use; \`--key\` wins | a demo key of the local fleet |
+| \`SANDBOX_HOST\`, \`SANDBOX_PORT\` | where \`counterstamp service sandbox\` listens | \`127.0.0.1\`, \`4010\` |
+| \`API_PORT\`, \`SANDBOX_PORT\`, \`PROMETHEUS_PORT\` | docker-compose.yml: ports on this machine’s own address | \`8080\`, \`4010\`, \`9090\` |
+| \`NODE_OPTIONS\` | node’s own; \`--max-semi-space-size=2\` keeps a worker small, and the image sets it | – |
+
 ## Durations
 
 In milliseconds, as whole numbers. Without a variable the profile's value applies. They are validated together: a message names both sides of
@@ -285,6 +298,41 @@ ${metricTable(wholeFleet)}
 
 ${metricTable(ofProcess)}`;
 
+const code = (names) => names.map((name) => `\`${name}\``).join(', ');
+const spansAndLogFields = `# Spans and log fields
+
+${GENERATED.replace('packages/manifest-core', 'packages/telemetry/src/span-catalogue.ts')}
+
+Names and values come from the code and the tables of a run: ids, words of closed sets, numbers. No span and no attribute holds a payload, an amount, a
+tenant, or a text that a person, a model or another system wrote. How to turn traces on and read them: [traces](../guides/traces.md).
+
+## Spans
+
+| span | by | below | what it is | attributes |
+|---|---|---|---|---|
+${Object.values(SPANS)
+  .map((span) => `| \`${span.name}\` | ${span.by} | ${span.under} | ${cell(span.meaning)} | ${code(span.attributes)} |`)
+  .join('\n')}
+
+On a span that ended with an error also \`error.type\`.
+
+| attribute | what it says |
+|---|---|
+${Object.entries(SPAN_ATTRIBUTES)
+  .map(([name, meaning]) => `| \`${name}\` | ${cell(meaning)} |`)
+  .join('\n')}
+
+## Log fields
+
+One JSON object a line, on standard output. What a reader filters by is a field; \`message\` is the same sentence each time.
+
+| field | what it says |
+|---|---|
+${Object.entries(LOG_FIELDS)
+  .map(([name, meaning]) => `| \`${name}\` | ${cell(meaning)} |`)
+  .join('\n')}
+`;
+
 const files = {
   'packages/manifest-store/migrations/0005_recovery_legal_moves.sql': legalMovesSql,
   'docs/reference/states.md': states,
@@ -295,6 +343,7 @@ const files = {
   'docs/reference/configuration.md': configuration,
   'docs/reference/event-format.md': events,
   'docs/reference/metrics.md': metrics,
+  'docs/reference/spans-and-log-fields.md': spansAndLogFields,
 };
 const check = process.argv.includes('--check');
 const stale = [];

@@ -12,7 +12,7 @@ export type {
   VerdictKind,
   VerdictOutcome,
 } from './api-store.ts';
-export { type Census, type CensusTerms, census, databaseClock, type TenantLoad } from './census.ts';
+export { type Census, type CensusTerms, census, censusStatement, databaseClock, type TenantLoad } from './census.ts';
 export {
   type ChainHead,
   type CheckpointDue,
@@ -33,7 +33,7 @@ export {
 export { type EraseOutcome, eraseSubject } from './erase.ts';
 export { type RoleReport, roleReports } from './grants-check.ts';
 export { type HistoryReport, verifyHistory } from './history.ts';
-export { HOLD_ALL, type Hold } from './holds.ts';
+export { HOLD_ALL, type Hold, setHoldAsOwner } from './holds.ts';
 export {
   type ChallengePurpose,
   createIdentityStore,
@@ -60,6 +60,7 @@ export {
 export { createApiKey, hashSecret, parseApiKey } from './keys.ts';
 export { loginFault, loginReport } from './login-check.ts';
 export { type MigrateOptions, migrate, migrationStanding } from './migrate.ts';
+export { type OldestRun, oldestRuns } from './oldest-runs.ts';
 export type { OwnerChange, OwnerRefusalCode, OwnerRefused } from './owner-change.ts';
 export {
   addPerson,
@@ -85,6 +86,7 @@ export {
 export { readAs } from './read-as.ts';
 export { type HistoryPage, readHistories, type StoredHistory } from './read-histories.ts';
 export type { ReceiptRecord } from './receipt-record.ts';
+export { knownRuns, type UnsentRun, type UnsentRuns, unsentRuns } from './restored-runs.ts';
 export { RETENTION_CLASSES, type RetentionClass, type RetentionCount, retain } from './retention.ts';
 export { DEFAULT_ROLE_PREFIX, derivedPassword, roleName, roleStatements, serviceUrl } from './roles.ts';
 export type { RunSummary } from './run-reads.ts';

@@ -10,7 +10,15 @@ import {
   sealingFault,
 } from '@counterstamp/manifest-store';
 import { checkRedis, type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
-import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
+import {
+  createLogger,
+  createMetrics,
+  endTracing,
+  inSpan,
+  type Logger,
+  type Metrics,
+  startTracing,
+} from '@counterstamp/telemetry';
 import type { ConfigResult, Environment, ServiceConfig } from './config.ts';
 import type { Readiness } from './health-server.ts';
 import { systemClock } from './ports/clock.ts';
@@ -23,6 +31,9 @@ export const EXIT_CONFIG = 78;
 
 /** sysexits.h EX_TEMPFAIL: the process cannot go on, and a new one may; a supervisor should start it. */
 const EXIT_STUCK = 75;
+
+/** The last spans may take this long to be delivered, in milliseconds: a collector that hangs must not hold up a deployment. */
+const SPANS_FLUSH_MS = 1_500;
 
 /** What the shell hands to a service. */
 export interface Shell<C> {
@@ -70,9 +81,15 @@ export async function runService<C extends ServiceConfig>(
   const { config } = parsed;
   const instance_id = randomIds.id('instance');
   const log = createLogger({ service: config.service, instance_id, level: config.log_level });
-  const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend });
+  const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend }, log);
   observeStatements((ms, answered) => metrics.statement(ms, answered));
   metrics.onPool(() => ({ limit: config.database_connections, ...openStatements() }));
+  if (config.tracing !== undefined)
+    await startTracing(
+      config.tracing,
+      { service: config.service, instance_id },
+      { log, monotonicMs: () => systemClock.monotonicMs() },
+    );
   const sql = connect(config.database_url, {
     max: config.database_connections,
     applicationName: `counterstamp-${config.service}`,
@@ -137,6 +154,7 @@ export async function runService<C extends ServiceConfig>(
   await running.drain(config.durations.drain_grace_ms);
   await queue.close();
   await sql.end({ timeout: 2 });
+  await Promise.race([endTracing(), systemClock.sleep(SPANS_FLUSH_MS)]);
   log.info('drained');
   process.exit(typeof end === 'string' ? 0 : EXIT_STUCK);
 }
@@ -159,7 +177,11 @@ async function queueFault({ queue }: ServiceConfig): Promise<string | undefined>
 function hintPort(queue: HintQueue, metrics: Metrics, log: Logger): Queue {
   return {
     async hint(stage, hint, lane) {
-      const result = await queue.hint(stage, hint, lane);
+      const result = await inSpan('hint', { stage }, async (span) => {
+        const sent = await queue.hint(stage, hint, lane);
+        span.set({ result: sent === 'queued' ? 'queued' : 'unavailable' });
+        return sent;
+      });
       if (result === 'queued') {
         metrics.hint(stage, 'queued');
         return;
