@@ -2,7 +2,7 @@ import type { RunId, Service, State } from '@counterstamp/manifest-core';
 import { PROFILES } from '@counterstamp/manifest-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { checkFleetHistory, sandboxLedger } from '../testing/check-fleet-history.ts';
-import { type Fleet, type ServiceProcess } from '../testing/fleet.ts';
+import type { Fleet, ServiceProcess } from '../testing/fleet.ts';
 import {
   approveAll,
   ask,
