@@ -20,7 +20,7 @@ export {
   commitCheckpoint,
   listCheckpoints,
 } from './checkpoints.ts';
-export { connect, connectForLease, NotPermitted, POOL_MAX, type Sql, type Statements } from './connection.ts';
+export { connect, connectForLease, NotPermitted, type Sql, type Statements } from './connection.ts';
 export {
   type ApiKeyRow,
   issueKey,
