@@ -83,7 +83,7 @@ export async function runService<C extends ServiceConfig>(
   const log = createLogger({ service: config.service, instance_id, level: config.log_level });
   const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend }, log);
   observeStatements((ms, answered) => metrics.statement(ms, answered));
-  metrics.onPool(() => (limit: config.database_connections, ...openStatements() ));
+  metrics.onPool(() => ({ limit: config.database_connections, ...openStatements() }));
   if (config.tracing !== undefined)
     await startTracing(
       config.tracing,
