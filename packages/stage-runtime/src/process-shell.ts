@@ -29,11 +29,11 @@ import { VERSION } from './version.ts';
 /** sysexits.h EX_CONFIG: a supervisor must not restart what only a person can correct. */
 export const EXIT_CONFIG = 78;
 
-/** sysexits.h EX_TEMPFAIL: the process cannot go on, and a new one may; a supervisor should start it. */
-const EXIT_STUCK = 75;
-
 /** The last spans may take this long to be delivered, in milliseconds: a collector that hangs must not hold up a deployment. */
 const SPANS_FLUSH_MS = 1_500;
+
+/** sysexits.h EX_TEMPFAIL: the process cannot go on, and a new one may; a supervisor should start it. */
+const EXIT_STUCK = 75;
 
 /** What the shell hands to a service. */
 export interface Shell<C> {
