@@ -24,6 +24,7 @@ import { environment as preflight } from '@counterstamp/preflight';
 import { environment as reconciler } from '@counterstamp/reconciler';
 import { describeDurations, describeEnvironment, withSecretFiles } from '@counterstamp/stage-runtime';
 import { environment as verifier } from '@counterstamp/verifier';
+import { tsImport } from 'tsx/esm/api';
 
 const quote = (text) => `'${text.replaceAll("'", "''")}'`;
 const array = (items) => `array[${items.map(quote).join(', ')}]::text[]`;
@@ -242,6 +243,9 @@ printf %s "$(cat event-2.txt)" | sha256sum    # ${second.hash.slice('sha256:'.le
 \`\`\`
 `;
 
+// They are typed by Grafana's own package and need no build.
+const { DASHBOARDS } = await tsImport('../deploy/grafana/dashboards.ts', import.meta.url);
+
 const files = {
   'packages/manifest-store/migrations/0005_recovery_legal_moves.sql': legalMovesSql,
   'docs/reference/states.md': states,
@@ -251,6 +255,12 @@ const files = {
   'docs/reference/field-authority.md': authority,
   'docs/reference/configuration.md': configuration,
   'docs/reference/event-format.md': events,
+  ...Object.fromEntries(
+    Object.entries(DASHBOARDS).map(([name, dashboard]) => [
+      `deploy/grafana/dashboards/${name}.json`,
+      `${JSON.stringify(dashboard, null, 2)}\n`,
+    ]),
+  ),
 };
 const check = process.argv.includes('--check');
 const stale = [];
