@@ -24,10 +24,8 @@ export function setVersion(version, date, root = ROOT) {
   /** @type {Map<string, string>} */
   const changed = new Map();
   changed.set('CHANGELOG.md', releasedChangelog(text('CHANGELOG.md'), version, date));
-  changed.set(
-    'apps/cli/src/program.ts',
-    replacedOnce(text('apps/cli/src/program.ts'), `.version('${current}')`, `.version('${version}')`),
-  );
+  for (const file of ['apps/cli/src/program.ts', 'packages/stage-runtime/src/version.ts'])
+    changed.set(file, replacedOnce(text(file), `'${current}'`, `'${version}'`));
   const workspaces = publishableWorkspaces(root);
   const ours = new Set(workspaces.map(({ manifest }) => manifest.name));
   const update = (/** @type {any} */ manifest) => {

@@ -1082,7 +1082,7 @@ export class MemoryStore {
   ): Awaited<ReturnType<ApiStore['decide']>> {
     const run = this.runs.get(decision.run_id);
     if (run === undefined || run.made.tenant_id !== who.tenant_id)
-      return { result: 'run_not_found', decided: [], row: null };
+      return { result: 'run_not_found', decided: [], waited_ms: null, row: null };
     const now = this.#now();
     const approval = run.approvals.get(decision.approval_id);
     const decisions = run.decisions.get(decision.approval_id) ?? [];
@@ -1100,7 +1100,7 @@ export class MemoryStore {
         break_glass,
       }),
     );
-    return { result, decided, row: hotRow(run) };
+    return { result, decided, waited_ms: null, row: hotRow(run) };
   }
 
   #decide(

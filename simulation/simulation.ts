@@ -833,8 +833,8 @@ function judgesOf(service: WorkerService, ports: Ports, world: World): Partial<R
         trust: { signatures: undefined, development: true },
       });
     case 'verifier':
-      return verifierStages(systems, { durations, limits, failpoint });
+      return verifierStages(systems, { durations, limits, failpoint, metrics });
     case 'reconciler':
-      return reconcilerStages(systems, { store, durations, limits, failpoint });
+      return reconcilerStages(systems, { store, durations, limits, failpoint, metrics });
   }
 }

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { VERSION } from '@counterstamp/stage-runtime';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 interface PackageJson {
@@ -53,6 +54,7 @@ describe('every package that is published', () => {
 
   test('the command says the version that its package has', () => {
     expect(readFileSync('apps/cli/src/program.ts', 'utf8')).toContain(`.version('${root.version}')`);
+    expect(VERSION).toBe(root.version);
   });
 });
 
@@ -64,6 +66,7 @@ describe('npm run release:version', () => {
       'package.json',
       'package-lock.json',
       'apps/cli/src/program.ts',
+      'packages/stage-runtime/src/version.ts',
       ...folders.map((folder) => `${folder}/package.json`),
     ]) {
       mkdirSync(join(tree, file, '..'), { recursive: true });
@@ -98,6 +101,7 @@ describe('npm run release:version', () => {
     expect(lock.version).toBe('7.8.9');
     for (const { folder } of published) expect(lock.packages[folder]?.version, folder).toBe('7.8.9');
     expect(readFileSync(join(tree, 'apps/cli/src/program.ts'), 'utf8')).toContain(".version('7.8.9')");
+    expect(readFileSync(join(tree, 'packages/stage-runtime/src/version.ts'), 'utf8')).toContain("VERSION = '7.8.9'");
     expect(readFileSync(join(tree, 'CHANGELOG.md'), 'utf8')).toMatch(
       /^# Changelog\n\n## Unreleased\n\n## 7\.8\.9 - \d{4}-\d\d-\d\d\n\n### Added\n- One\.\n\n## 0\.0\.1 - 2026-01-01\n\n- Zero\.\n$/,
     );

@@ -1,4 +1,5 @@
 import type { Clock, Queue, RunId, Service, Stage, Store } from '@counterstamp/manifest-core';
+import { systemClock } from '@counterstamp/stage-runtime';
 import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
 
 /** A clock that stands still until the test or a sleep moves it. */
@@ -77,5 +78,5 @@ export function recordedLog(): { log: Logger; lines: Record<string, unknown>[] }
 }
 
 export function metricsOf(service: Service): Metrics {
-  return createMetrics(service);
+  return createMetrics(service, systemClock, { version: 'test', backend: 'postgres' });
 }

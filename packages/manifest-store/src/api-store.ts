@@ -76,6 +76,8 @@ export interface DecisionOutcome {
   result: DecisionResult;
   /** What is recorded for this approval now, oldest first. */
   decided: StoredDecision[];
+  /** From asking for the approval to this decision, in milliseconds; null when none was recorded now. */
+  waited_ms: number | null;
   /** Null when there is no such run. */
   row: HotRow | null;
 }
@@ -231,14 +233,15 @@ export function createApiStore(sql: Sql, deps: { sealing?: Sealing | undefined }
         expired_reason: stopReason('approval_expired'),
       };
       const [row] = await answered(sql<
-        { result: DecisionResult; decided: StoredDecision[]; revision: number | null }[]
+        { result: DecisionResult; decided: StoredDecision[]; revision: number | null; waited_ms: number | null }[]
       >`
-        select result, decided, (hot).* from cs.commit_decision(${who.tenant_id}, ${who.principal_id}, ${uuidOfRunId(run_id)}::uuid,
-          ${json(body)}::text::jsonb, ${leaseMs})`);
+        select result, decided, (hot).*, case result when 'recorded' then cs.decision_wait_ms(${who.tenant_id}, ${uuidOfRunId(run_id)}::uuid) end as waited_ms
+          from cs.commit_decision(${who.tenant_id}, ${who.principal_id}, ${uuidOfRunId(run_id)}::uuid, ${json(body)}::text::jsonb, ${leaseMs})`);
       if (row === undefined) throw new Error('commit_decision returned nothing');
       return {
         result: row.result,
         decided: row.decided ?? [],
+        waited_ms: row.waited_ms,
         row: row.revision === null ? null : hotRow(run_id, row),
       };
     },

@@ -7,7 +7,6 @@ import {
   settableClock,
   storeFixture,
 } from '../../../testing/store-fixture.ts';
-import { census } from './census.ts';
 import { verifyHistory } from './history.ts';
 
 describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
@@ -570,13 +569,5 @@ describe.each([18, 15] as const)('on PostgreSQL %i', (version) => {
     const manifest = await manifestOf(row.run_id);
     expect(manifest.evidence[0]).toMatchObject({ facts: null, facts_digest: expect.stringMatching(/^sha256:/) });
     for await (const report of verifyHistory(db.owner, row.run_id)) expect(report.faults).toEqual([]);
-  });
-
-  test('the census counts open runs by state with the age of the oldest', async () => {
-    const rows = await census(db.owner);
-    const awaiting = rows.find((row) => row.state === 'awaiting_approval');
-    expect(awaiting?.count).toBeGreaterThan(0);
-    expect(awaiting?.oldest_age_ms).toBeGreaterThan(0);
-    expect(rows.map((row) => row.state)).not.toContain('failed');
   });
 });

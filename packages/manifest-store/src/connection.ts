@@ -1,6 +1,7 @@
 import { backoffMs } from '@counterstamp/manifest-core';
 import postgres from 'postgres';
 import { elapsed, withDeadline } from './ports/deadline.ts';
+import { asTransaction, counted } from './ports/open-statements.ts';
 import { StoreUnavailable } from './store-unavailable.ts';
 
 export type Sql = postgres.Sql;
@@ -20,13 +21,13 @@ export class NotPermitted extends Error {
 const UNAVAILABLE =
   /^(?:08|57|53|58|XX)|^(?:55P03|40P01|40001|40003|25006)$|^(?:CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
 
-/**
- * Opens a pool. Statements run as prepared ones: one round trip each.
- * @param max connections at most; a worker needs few, since each commit is one statement.
- */
+/** Connections of a process at most when nobody says otherwise: a worker needs few, since each commit is one statement. */
+export const POOL_MAX = 5;
+
+/** Opens a pool of at most `max` connections. Statements run as prepared ones: one round trip each. */
 export function connect(url: string, options: { max?: number; applicationName: string }): Sql {
   return postgres(url, {
-    max: options.max ?? 5,
+    max: options.max ?? POOL_MAX,
     connect_timeout: 5,
     backoff: reconnectDelayS,
     keep_alive: 15,
@@ -78,7 +79,14 @@ const ANSWER_MAX_MS = 12_000;
 const CLOSED_AFTER_MS = 10;
 
 /** Runs a statement; failures of the connection become `StoreUnavailable`, everything else is a bug and passes through. */
-export async function answered<T>(query: PromiseLike<T>): Promise<T> {
+export function answered<T>(query: PromiseLike<T>): Promise<T> {
+  return counted(
+    () => answer(query),
+    (error) => error instanceof StoreUnavailable,
+  );
+}
+
+async function answer<T>(query: PromiseLike<T>): Promise<T> {
   try {
     return await withDeadline(query, ANSWER_MAX_MS);
   } catch (error) {
@@ -99,7 +107,7 @@ export async function transaction<T>(
 ): Promise<T> {
   const done = await sql.begin(mode, async (tx) => {
     try {
-      return { result: await work(tx) };
+      return { result: await asTransaction(() => work(tx)) };
     } catch (error) {
       // The driver would answer with a ROLLBACK, whose write to the closed socket ends the process. Without our answer it rejects at the close.
       if (connectionIsGone(error)) return new Promise<never>(() => undefined);

@@ -12,7 +12,7 @@ export type {
   VerdictKind,
   VerdictOutcome,
 } from './api-store.ts';
-export { type CensusRow, census } from './census.ts';
+export { type Census, type CensusTerms, census, databaseClock, type TenantLoad } from './census.ts';
 export {
   type ChainHead,
   type CheckpointDue,
@@ -20,7 +20,7 @@ export {
   commitCheckpoint,
   listCheckpoints,
 } from './checkpoints.ts';
-export { connect, connectForLease, NotPermitted, type Sql, type Statements } from './connection.ts';
+export { connect, connectForLease, NotPermitted, POOL_MAX, type Sql, type Statements } from './connection.ts';
 export {
   type ApiKeyRow,
   issueKey,
@@ -73,6 +73,7 @@ export {
   type PrincipalRow,
   setPerson,
 } from './people.ts';
+export { observeStatements, openStatements, type StatementObserver } from './ports/open-statements.ts';
 export {
   PRINCIPAL_ROLES,
   type Principal,

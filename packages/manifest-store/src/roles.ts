@@ -41,6 +41,7 @@ export const GRANTS: Readonly<Record<Service, readonly string[]>> = {
     'create_run',
     'commit_stage',
     'commit_decision',
+    'decision_wait_ms',
     'commit_verdict',
     'support_verdict',
     'record_audit',

@@ -71,7 +71,10 @@ export const run = cs.table(
   (t) => [
     unique('run_request_generation').on(t.tenant_id, t.request_id, t.generation),
     index('run_wake').on(t.wake_at).where(sql`wake_at is not null`),
-    index('run_parked').on(t.run_id).where(sql`parked_reason is not null`),
+    // What is open, for the census: nothing in it grows with the runs that are over.
+    index('run_open')
+      .on(t.state, t.state_since)
+      .where(sql`state not in ('completed', 'rejected', 'expired', 'failed')`),
     index('run_tenant_state').on(t.tenant_id, t.state, t.run_id),
     uniqueIndex('run_in_flight').on(t.in_flight_key).where(sql`in_flight_key is not null`),
     index('run_resource_in_doubt').on(t.resource_key).where(sql`state in ('executing', 'needs_reconciliation')`),

@@ -7,7 +7,17 @@ export interface WorkerEvents {
   process: ProcessJob;
   /** A job was taken; `process` follows with the same object. */
   onTaken: (job: object) => void;
+  /** A job's worker fell silent, and this one noticed. */
+  onStalled: () => void;
   onError: (error: unknown) => void;
+}
+
+/** Hints of one stage, for whoever watches. */
+export interface StageBacklog {
+  waiting: number;
+  active: number;
+  /** Milliseconds that the oldest waiting hint has been there, by this process's clock; 0: none waits. */
+  oldest_age_ms: number;
 }
 
 export interface WorkerSettings {
@@ -38,6 +48,8 @@ export interface QueueBackend {
   add(stage: Stage, jobId: string, hint: Hint): Promise<unknown>;
   /** Hints of a stage that nobody has taken yet. */
   waiting(stage: Stage): Promise<number>;
+  /** What waits and what is worked on; two round trips. */
+  backlog(stage: Stage): Promise<StageBacklog>;
   /** One round trip on the connection for hints. */
   ping(): Promise<unknown>;
   work(stage: Stage, settings: WorkerSettings, events: WorkerEvents): StageConsumption;

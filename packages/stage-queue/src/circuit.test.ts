@@ -14,6 +14,7 @@ function lab(over: Partial<QueueBackend> = {}) {
   let renewed = 0;
   const timers: Timers = {
     monotonicMs: () => clock.ms,
+    wallMs: () => clock.ms,
     after: (ms, task) => {
       const timer = { at: clock.ms + ms, task };
       due.push(timer);
@@ -28,6 +29,7 @@ function lab(over: Partial<QueueBackend> = {}) {
     },
     add: () => new Promise<void>((resolve, reject) => void adds.push({ resolve, reject })),
     waiting: async () => 0,
+    backlog: async () => ({ waiting: 0, active: 0, oldest_age_ms: 0 }),
     ping: async () => 'PONG',
     work: () => {
       throw new Error('not in this test');

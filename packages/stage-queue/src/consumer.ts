@@ -38,9 +38,12 @@ export interface ConsumeOptions {
    * the same id is swallowed. Longer than any pause of the event loop, shorter than a stage lease (15 s).
    */
   lockMs?: number;
+  /** Told of each job of the stage whose worker fell silent, when this process notices it. */
+  onStalled?: () => void;
 }
 
-export type HandleHint = (hint: Hint) => Promise<void>;
+/** `waited_ms`: from sending the hint to taking it, by the clocks of the two processes; never negative. */
+export type HandleHint = (hint: Hint, taken: { waited_ms: number }) => Promise<void>;
 
 export const LOCK_MS = 10_000;
 
@@ -118,7 +121,7 @@ export function startConsumer(
       }
       // Taken by a fetch that outlived its wait in `drain`: a lost hint is normal, a handler cut off half-way is not.
       if (refusing && !running.has(job)) return;
-      await handle(hint.data);
+      await handle(hint.data, { waited_ms: Math.max(0, (job.processedOn ?? job.timestamp) - job.timestamp) });
     } catch (error) {
       // The run's row decides what comes next; a failed job would change nothing but the queue's own books.
       report(error, `${stage}.handler`);
@@ -138,6 +141,7 @@ export function startConsumer(
         takenAt = timers.monotonicMs();
         waitingSince = undefined;
       },
+      onStalled: () => options.onStalled?.(),
       onError: (error) => {
         if (!closing) report(error, `${stage}.worker`);
       },

@@ -6,6 +6,7 @@ function reporter() {
   const clock = { ms: 0 };
   const report = rateLimitedReport((error, where, suppressed) => passed.push([error.message, where, suppressed]), {
     monotonicMs: () => clock.ms,
+    wallMs: () => clock.ms,
     after: () => () => {},
   });
   return { passed, clock, report };
@@ -41,7 +42,7 @@ test('a reporter that throws stops nobody', () => {
     () => {
       throw new Error('the log is full');
     },
-    { monotonicMs: () => 0, after: () => () => {} },
+    { monotonicMs: () => 0, wallMs: () => 0, after: () => () => {} },
   );
   expect(() => report(new Error('gone'), 'redis.hints')).not.toThrow();
 });

@@ -339,6 +339,7 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
       onError: (error, where) => reports.push({ message: error.message, where }),
       timers: {
         monotonicMs: () => now,
+        wallMs: () => now,
         after: (ms, task) => {
           const timer = setTimeout(task, ms);
           return () => clearTimeout(timer);

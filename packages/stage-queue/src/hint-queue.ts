@@ -1,11 +1,11 @@
-import type { QueueBackend } from './backend.ts';
+import type { QueueBackend, StageBacklog } from './backend.ts';
 import { type ConsumeOptions, type Consumer, type HandleHint, startConsumer } from './consumer.ts';
 import { type OnError, type Report, rateLimitedReport } from './error-reports.ts';
 import { Hint, hintJobId } from './hint.ts';
 import { systemTimers, type Timers } from './ports/timers.ts';
 import { PostgresBackend, QUEUE_SCHEMA } from './postgres-backend.ts';
 import { RedisBackend } from './redis-backend.ts';
-import type { Stage } from './stages.ts';
+import { STAGES, type Stage } from './stages.ts';
 import { within } from './within.ts';
 
 /**
@@ -35,6 +35,11 @@ export interface HintQueue {
    * malformed job is reported and removed without calling the handler. Consumption resumes by itself after an outage.
    */
   consume(stage: Stage, handle: HandleHint, options: ConsumeOptions): Consumer;
+  /**
+   * What waits on every queue and what is worked on. Takes at most 1 s.
+   * @throws {Error} when the backend does not answer in that time.
+   */
+  backlog(): Promise<({ stage: Stage } & StageBacklog)[]>;
   /** One round trip to the backend. Never rejects and takes at most 1 s. */
   ping(): Promise<PingResult>;
   /** Drains every consumer without grace and drops every connection. Never rejects and takes at most 7 s. */
@@ -154,6 +159,14 @@ export function hintQueueOn(backend: QueueBackend, report: Report, timers: Timer
     }
   }
 
+  async function backlog(): Promise<({ stage: Stage } & StageBacklog)[]> {
+    if (closing !== undefined || !backend.ready()) throw new Error('the queue is not connected');
+    const reading = Promise.all(STAGES.map(async (stage) => ({ stage, ...(await backend.backlog(stage)) })));
+    const answer = await within(timers, HINT_MAX_MS, reading);
+    if (answer.kind === 'late') throw new Error('the queue did not answer within 1 s');
+    return answer.value;
+  }
+
   async function closeOnce(): Promise<void> {
     await Promise.all([...consumers].map((consumer) => consumer.drain(0)));
     onClose();
@@ -172,6 +185,7 @@ export function hintQueueOn(backend: QueueBackend, report: Report, timers: Timer
       consumers.add(consumer);
       return consumer;
     },
+    backlog,
     ping,
     close: () => {
       closing ??= closeOnce();

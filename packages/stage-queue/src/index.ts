@@ -1,3 +1,4 @@
+export type { StageBacklog } from './backend.ts';
 export { checkPostgresQueue, type PostgresQueueCheck } from './check-postgres-queue.ts';
 export { checkRedis, type RedisCheck } from './check-redis.ts';
 export {

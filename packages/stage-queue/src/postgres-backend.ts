@@ -15,10 +15,12 @@ import {
   JOB_OPTIONS,
   type QueueBackend,
   RUN_RETRY_MS,
+  type StageBacklog,
   type StageConsumption,
   type WorkerEvents,
   type WorkerSettings,
 } from './backend.ts';
+import { backlogOf } from './backlog.ts';
 import type { Report } from './error-reports.ts';
 import type { Hint } from './hint.ts';
 import type { Timers } from './ports/timers.ts';
@@ -174,6 +176,10 @@ export class PostgresBackend implements QueueBackend {
     return this.#queue(stage).getWaitingCount();
   }
 
+  backlog(stage: Stage): Promise<StageBacklog> {
+    return backlogOf(this.#queue(stage), this.#timers);
+  }
+
   async ping(): Promise<unknown> {
     return this.#pool.query('select 1');
   }
@@ -195,6 +201,7 @@ export class PostgresBackend implements QueueBackend {
       this.#timers,
     );
     worker.on('error', events.onError);
+    worker.on('stalled', events.onStalled);
     // A job that stalled too often carries its failure: BullMQ ends it without a call of `process`.
     worker.on('active', (job) => {
       if (!job.deferredFailure) events.onTaken(job);

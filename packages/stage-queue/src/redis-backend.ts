@@ -5,10 +5,12 @@ import {
   JOB_OPTIONS,
   type QueueBackend,
   RUN_RETRY_MS,
+  type StageBacklog,
   type StageConsumption,
   type WorkerEvents,
   type WorkerSettings,
 } from './backend.ts';
+import { backlogOf } from './backlog.ts';
 import type { Report } from './error-reports.ts';
 import type { Hint } from './hint.ts';
 import type { Timers } from './ports/timers.ts';
@@ -97,6 +99,10 @@ export class RedisBackend implements QueueBackend {
     return this.#queue(stage).getWaitingCount();
   }
 
+  backlog(stage: Stage): Promise<StageBacklog> {
+    return backlogOf(this.#queue(stage), this.#timers);
+  }
+
   ping(): Promise<unknown> {
     return this.#hints.ping();
   }
@@ -123,6 +129,7 @@ export class RedisBackend implements QueueBackend {
       this.#timers,
     );
     worker.on('error', events.onError);
+    worker.on('stalled', events.onStalled);
     // A job that stalled too often carries its failure: BullMQ ends it without a call of `process`.
     worker.on('active', (job) => {
       if (!job.deferredFailure) events.onTaken(job);

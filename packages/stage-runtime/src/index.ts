@@ -17,6 +17,7 @@ export { type HealthServer, type Readiness, startHealthServer } from './health-s
 export { startBeating } from './heartbeat.ts';
 export { type OneShotConnection, openOneShot } from './http/one-shot.ts';
 export { createReadClient, type ReadClient } from './http/read.ts';
+export { meteredStore } from './metered-store.ts';
 export { systemClock } from './ports/clock.ts';
 export { armedFailpoints, noFailpoints, parseFailpoints } from './ports/failpoint.ts';
 export { randomIds } from './ports/ids.ts';
@@ -25,3 +26,4 @@ export { withSecretFiles } from './secret-files.ts';
 export { holdSessionLease, type SessionLease } from './session-lease.ts';
 export { createStageLoop, type Judge, type StageDecision, type StageLoopDeps } from './stage-loop.ts';
 export { type StageService, startStageService, workerStore } from './stage-service.ts';
+export { VERSION } from './version.ts';

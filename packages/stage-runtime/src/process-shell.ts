@@ -1,6 +1,15 @@
 import { hostname } from 'node:os';
 import type { Clock, Failpoint, Ids, Queue } from '@counterstamp/manifest-core';
-import { connect, type InstanceProcess, loginFault, type Sql, sealingFault } from '@counterstamp/manifest-store';
+import {
+  connect,
+  type InstanceProcess,
+  loginFault,
+  observeStatements,
+  openStatements,
+  POOL_MAX,
+  type Sql,
+  sealingFault,
+} from '@counterstamp/manifest-store';
 import { checkRedis, type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
 import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
 import type { ConfigResult, Environment, ServiceConfig } from './config.ts';
@@ -8,6 +17,7 @@ import type { Readiness } from './health-server.ts';
 import { systemClock } from './ports/clock.ts';
 import { armedFailpoints, noFailpoints } from './ports/failpoint.ts';
 import { randomIds } from './ports/ids.ts';
+import { VERSION } from './version.ts';
 
 /** sysexits.h EX_CONFIG: a supervisor must not restart what only a person can correct. */
 export const EXIT_CONFIG = 78;
@@ -56,7 +66,9 @@ export async function runService<C extends ServiceConfig>(
   const { config } = parsed;
   const instance_id = randomIds.id('instance');
   const log = createLogger({ service: config.service, instance_id, level: config.log_level });
-  const metrics = createMetrics(config.service);
+  const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend });
+  observeStatements((ms, answered) => metrics.statement(ms, answered));
+  metrics.onPool(() => ({ limit: POOL_MAX, ...openStatements() }));
   const sql = connect(config.database_url, { applicationName: `counterstamp-${config.service}` });
   const queue = openHintQueue(config.queue, {
     onError: (error, where) =>

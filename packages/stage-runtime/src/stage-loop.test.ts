@@ -189,7 +189,7 @@ describe('a lost swap', () => {
     ['dispatches', () => Promise.resolve({ kind: 'reload' }), {}],
     [
       'deferrals',
-      () => Promise.resolve({ kind: 'defer', wake_in_ms: 1, reason: 'x' }),
+      () => Promise.resolve({ kind: 'defer', wake_in_ms: 1, code: 'on_hold', reason: 'x' }),
       { defer: () => Promise.resolve(false) },
     ],
   ])('is tried again a bounded number of times, then left to the sweeper: %s', async (_, judge, store) => {
@@ -231,7 +231,7 @@ describe('a decision', () => {
     const deferred: unknown[] = [];
     const rig = lab(
       queued,
-      { preflight: () => Promise.resolve({ kind: 'defer', wake_in_ms: 250, reason: 'held' }) },
+      { preflight: () => Promise.resolve({ kind: 'defer', wake_in_ms: 250, code: 'on_hold', reason: 'held' }) },
       {
         store: {
           defer: (...call) => {

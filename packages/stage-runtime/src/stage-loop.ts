@@ -1,6 +1,7 @@
 import {
   type Clock,
   type CommitFacts,
+  epochMs,
   type Failpoint,
   type HotRow,
   isClosed,
@@ -13,12 +14,12 @@ import {
   type Trigger,
   transitionRule,
 } from '@counterstamp/manifest-core';
-import type { Logger, Metrics } from '@counterstamp/telemetry';
+import type { DeferralCode, Logger, Metrics } from '@counterstamp/telemetry';
 
 /** What a stage makes of a run: one move, a wait on the same revision, or nothing. */
 export type StageDecision =
   | { kind: 'commit'; on: Trigger; facts: CommitFacts; wake_in_ms: number | null }
-  | { kind: 'defer'; wake_in_ms: number | null; reason: string }
+  | { kind: 'defer'; wake_in_ms: number | null; code: DeferralCode; reason: string }
   /** The stage committed by itself (a dispatch); `row` is what it left. */
   | { kind: 'committed'; row: HotRow }
   /** Somebody else changed the run meanwhile: look again. */
@@ -81,6 +82,8 @@ export function createStageLoop(
           continue;
         }
         if (row === null) return;
+        if (row.state !== run.manifest.state)
+          metrics.stateLeft(run.manifest.state, run.nowMs - epochMs(run.manifest.state_since));
         const next = stageOf(row);
         // What a closed run still waits for is a clock: the sweeper's to end.
         if (next === null || isClosed(row.state)) return;
@@ -97,7 +100,7 @@ export function createStageLoop(
       }
       log.warn({ moves: MOVES_MAX }, 'left to the sweeper after too many moves in one go');
     } finally {
-      metrics.stageDone(hinted, (clock.monotonicMs() - startedMs) / 1_000);
+      metrics.stageDone(hinted, clock.monotonicMs() - startedMs);
     }
   };
 
@@ -123,7 +126,6 @@ export function createStageLoop(
           wake_in_ms: decision.wake_in_ms,
         });
         if (outcome.kind === 'stale_revision') return 'lost';
-        metrics.transition({ from: state, to: rule.to, trigger: decision.on });
         const code = decision.facts.stop_reason?.code;
         log.info(
           {
@@ -143,7 +145,8 @@ export function createStageLoop(
         return 'lost';
       case 'defer': {
         const moved = await store.defer(run_id, revision, decision.wake_in_ms);
-        log.info({ wake_in_ms: decision.wake_in_ms, reason: decision.reason }, 'deferred');
+        if (moved) metrics.deferred(stage, decision.code);
+        log.info({ wake_in_ms: decision.wake_in_ms, code: decision.code, reason: decision.reason }, 'deferred');
         return moved ? null : 'lost';
       }
       case 'nothing':

@@ -4,6 +4,7 @@ import type { Consumer } from '@counterstamp/stage-queue';
 import type { ServiceConfig } from './config.ts';
 import { type Readiness, startHealthServer } from './health-server.ts';
 import { startBeating } from './heartbeat.ts';
+import { meteredStore } from './metered-store.ts';
 import { databaseReadiness, type Running, type Shell } from './process-shell.ts';
 import type { SessionLease } from './session-lease.ts';
 import { createStageLoop, type Judge } from './stage-loop.ts';
@@ -24,10 +25,13 @@ export interface StageService {
   background?: (signal: AbortSignal) => Promise<void>;
 }
 
-/** The store under this instance's name. */
+/** The store under this instance's name; what it commits is counted. */
 export function workerStore(shell: Shell<ServiceConfig>): Store {
   const { instance_id, ids, process, config } = shell;
-  return createWorkerStore(shell.sql, { instance_id, ids, process, sealing: config.sealing });
+  return meteredStore(
+    createWorkerStore(shell.sql, { instance_id, ids, process, sealing: config.sealing }),
+    shell.metrics,
+  );
 }
 
 /** Starts consuming the service's stages and serving its health. */
@@ -46,7 +50,8 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
   const consumers: Consumer[] = stages.map((stage) =>
     queue.consume(
       stage,
-      async (hint) => {
+      async (hint, { waited_ms }) => {
+        metrics.queueWait(stage, waited_ms);
         try {
           await work(stage, { run_id: RunId.parse(hint.run_id), revision: hint.revision });
         } catch (error) {
@@ -58,7 +63,11 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
           log.error({ err: error, run_id: hint.run_id, revision: hint.revision, stage }, message);
         }
       },
-      { concurrency: config.concurrency, lockMs: Math.min(LOCK_MAX_MS, config.durations.stage_lease_ms - 1_000) },
+      {
+        concurrency: config.concurrency,
+        lockMs: Math.min(LOCK_MAX_MS, config.durations.stage_lease_ms - 1_000),
+        onStalled: () => metrics.queueStalled(stage),
+      },
     ),
   );
 
@@ -74,6 +83,15 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
     if (service.lease?.held === false) why.push('the session lease is not held');
     return { ready: why.length === 0, why };
   };
+  metrics.onConsuming(() =>
+    Promise.all(
+      consumers.map(async (consumer) => ({ stage: consumer.stage, consuming: (await consumer.health()).consuming })),
+    ),
+  );
+  if (service.lease !== undefined) {
+    const { lease } = service;
+    metrics.onSessionLease(() => lease.held);
+  }
   const server = await startHealthServer({ readiness, metrics }, { host: config.http_host, port: config.http_port });
 
   const stop = new AbortController();

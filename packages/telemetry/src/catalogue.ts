@@ -91,6 +91,13 @@ export const AGE_BUCKETS_S = [1, 5, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 14_
 /** An approval that expires within this many seconds and is not decided is worth a look. Start value: a third of an approval's 15 minutes. */
 export const EXPIRING_SOON_S = 300;
 
+/** How a census groups what it counts, for the gauges below. */
+export const CENSUS_TERMS = {
+  age_bounds_s: AGE_BUCKETS_S,
+  expiring_soon_s: EXPIRING_SOON_S,
+  tenants_max: TENANT_RANKS.length,
+} as const;
+
 const WORKERS = ['preflight', 'executor', 'verifier', 'reconciler'] as const satisfies readonly Service[];
 const CALL_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30] as const;
 const REASONS: Values = ['none', ...Object.keys(STOP_REASONS)];
@@ -137,6 +144,12 @@ export const METRICS = {
     'How long the longest-parked run has been in doubt; 0: none is parked.',
     ['reconciler'],
     { reason: PARKED_REASONS },
+    true,
+  ),
+  counterstamp_oldest_doubt_age_seconds: gauge(
+    'How long the fleet has been looking after the run that has been in doubt longest and is not parked; 0: none is.',
+    ['reconciler'],
+    {},
     true,
   ),
   counterstamp_approvals_waiting: gauge(

@@ -1,2 +1,16 @@
+export {
+  ALARM_CODES,
+  CENSUS_TERMS,
+  CLOSED_BY_CODE,
+  type ClosureResult,
+  DEFERRAL_CODES,
+  type DeferralCode,
+  type LookResult,
+  METRICS,
+  type MetricEntry,
+  type MetricName,
+  type OutcomeClass,
+} from './catalogue.ts';
+export type { Backlog, Census } from './census-metrics.ts';
 export { createLogger, type Logger } from './logger.ts';
-export { type CensusLine, createMetrics, type Metrics } from './metrics.ts';
+export { type CommittedMove, createMetrics, type DatabasePool, type Metrics } from './metrics.ts';

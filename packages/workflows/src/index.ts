@@ -19,7 +19,7 @@ export {
   type WorkflowDoor,
 } from './define-workflow.ts';
 export { callFor, refuseOperation } from './dispatcher.ts';
-export { observeEffect } from './observe-effect.ts';
+export { lookResult, observeEffect } from './observe-effect.ts';
 export { RefundInput, RefundProposal } from './refund/input.ts';
 export { refundWorkflow } from './refund/refund.ts';
 export { createSystems, type Systems, type SystemsOptions, WORKFLOW_DOORS, workflowOf } from './systems.ts';

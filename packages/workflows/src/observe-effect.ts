@@ -3,6 +3,13 @@ import { keepText, type Manifest } from '@counterstamp/manifest-core';
 import type { Workflow } from './define-workflow.ts';
 import { refuseOperation } from './dispatcher.ts';
 
+/** A look in one word, as metrics count it. */
+export function lookResult(
+  observation: Observation,
+): 'exact' | 'different' | 'multiple' | 'lookalike' | 'absent' | 'unknown' {
+  return observation.kind === 'found' ? observation.match : observation.kind;
+}
+
 /**
  * One independent look at the business record of a run that may have had an effect: another credential and another code path than the answer
  * to the send. Never acts.

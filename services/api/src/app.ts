@@ -63,7 +63,7 @@ export interface Api {
 export function createApp(deps: ApiDeps): Api {
   const app = new OpenAPIHono<Env>();
   const hints = createHints(deps);
-  const rates = createRateGate(deps.rates, deps.log);
+  const rates = createRateGate(deps.rates, deps.log, deps.rateLimited);
   const taken = new Map<string, { label: string; methods: string[] }>();
 
   app.use(async (c, next) => {

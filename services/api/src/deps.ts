@@ -47,6 +47,8 @@ export interface ApiDeps {
   /** One round trip to the queue's backend, at most 1 s, never rejecting; for `/readyz` only. */
   pingQueue?: () => Promise<{ kind: 'ok' | 'unavailable' }>;
   observe?: (request: ObservedRequest) => void;
+  /** Counts a request that was refused because its sender asks too often. */
+  rateLimited?: (limiter: string) => void;
   /** Counts what somebody must look at; its audit event is written already. */
   alarm?: (code: 'break_glass') => void;
 }

@@ -7,6 +7,7 @@ import { Hono } from 'hono';
 import { type Bindings, createApp } from './app.ts';
 import { parseConfig } from './config.ts';
 import { listen } from './listen.ts';
+import { meteredApiStore } from './metered-api-store.ts';
 import { createOidc } from './oidc.ts';
 import { loadPasskeys } from './passkey-ceremonies.ts';
 import type { WorkflowDoor } from './workflow-door.ts';
@@ -17,7 +18,7 @@ export async function runApi(env: Environment): Promise<void> {
     parseConfig,
     async (shell) => {
       const { config, clock, metrics, queue } = shell;
-      const store = createApiStore(shell.sql, { sealing: config.sealing });
+      const store = meteredApiStore(createApiStore(shell.sql, { sealing: config.sealing }), metrics);
       const api = createApp({
         store,
         identities: createIdentityStore(shell.sql),
@@ -40,7 +41,8 @@ export async function runApi(env: Environment): Promise<void> {
         operating_tenant: config.own.COUNTERSTAMP_OPERATING_TENANT,
         development: config.development,
         log: shell.log,
-        observe: ({ duration_ms, ...request }) => metrics.httpRequest({ ...request, seconds: duration_ms / 1_000 }),
+        observe: ({ duration_ms, ...request }) => metrics.httpRequest({ ...request, ms: duration_ms }),
+        rateLimited: (limiter) => metrics.rateLimited(limiter),
         alarm: (code) => metrics.alarm(code),
         pingQueue: () => queue.ping(),
       });

@@ -33,7 +33,12 @@ export interface RateGate {
   admitUnknown(address: string | undefined): Promise<Refused | undefined>;
 }
 
-export function createRateGate(limits: RateLimits, log: ApiLog): RateGate {
+/** @param refusedBy told of each refusal: `principal`, `tenant` or `address`. */
+export function createRateGate(
+  limits: RateLimits,
+  log: ApiLog,
+  refusedBy: (limiter: string) => void = () => undefined,
+): RateGate {
   const limiter = (keyPrefix: string, points: number) =>
     new RateLimiterMemory({ keyPrefix, points, duration: RATE_WINDOW_S });
   const principals = limiter('principal', limits.per_principal);
@@ -45,7 +50,10 @@ export function createRateGate(limits: RateLimits, log: ApiLog): RateGate {
       await from.consume(key);
       return undefined;
     } catch (caught) {
-      if (caught instanceof RateLimiterRes) return rateLimited(from, caught.msBeforeNext);
+      if (caught instanceof RateLimiterRes) {
+        refusedBy(from.keyPrefix);
+        return rateLimited(from, caught.msBeforeNext);
+      }
       // A fault of ours must keep nobody from deciding.
       log.error({ err: caught, limiter: from.keyPrefix }, 'a rate limit could not be counted; the request goes on');
       return undefined;

@@ -97,13 +97,19 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
   if (nowMs >= epochMs(approval.expires_at)) return refuse(run, durations, 'approval_expired');
   // An older worker beside newer ones, while versions roll: others can do it, and the approval's expiry bounds the wait.
   if (workflow === undefined)
-    return deferral(run, durations, `workflow ${manifest.workflow} ${manifest.workflow_version} is not installed here`);
+    return deferral(
+      run,
+      durations,
+      'not_installed',
+      `workflow ${manifest.workflow} ${manifest.workflow_version} is not installed here`,
+    );
   // The approval binds the connector's contract: another version may put other bytes on the wire for the same action.
   const { contract } = workflow.connector;
   if (contract.name !== manifest.connector || contract.version !== manifest.connector_version)
     return deferral(
       run,
       durations,
+      'not_installed',
       `connector ${manifest.connector} ${manifest.connector_version} is not installed here`,
     );
 
@@ -144,7 +150,12 @@ export function decideFromRow(run: LoadedRun, workflow: Workflow | undefined, du
   if (manifest.erased_at !== null) return refuse(run, durations, 'precondition_failed', EVIDENCE_ERASED);
   // Too close to expiry to send safely: only the expiry itself can end the run now.
   if (names.has('approval_unexpired'))
-    return { kind: 'defer', wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs), reason: 'expires too soon' };
+    return {
+      kind: 'defer',
+      wake_in_ms: Math.max(1, epochMs(approval.expires_at) - nowMs),
+      code: 'expires_too_soon',
+      reason: 'expires too soon',
+    };
   return { kind: 'dispatch' };
 }
 
@@ -240,7 +251,7 @@ export function decideSigned(
   const [first] = forged;
   if (first === undefined) return suffices ? undefined : voided(run, durations);
   // An executor without keys knows nothing of a forgery: another one may judge, and the approval's expiry bounds the wait.
-  if (first.fault === 'keys_missing') return deferral(run, durations, first.detail);
+  if (first.fault === 'keys_missing') return deferral(run, durations, 'keys_missing', first.detail);
   return refuse(run, durations, 'approval_forged', `Decision ${first.decision_id}: ${first.fault} (${first.detail}).`);
 }
 
@@ -255,7 +266,8 @@ export function decideFromFresh(
   const { manifest } = run;
   if (gathered.kind === 'stop') return refuse(run, durations, 'policy_denied', gathered.detail);
   // Nothing was sent and nothing is known: the approval's own expiry bounds how often this is tried.
-  if (gathered.kind === 'read_failed') return deferral(run, durations, `${gathered.operation}: ${gathered.reason}`);
+  if (gathered.kind === 'read_failed')
+    return deferral(run, durations, 'read_failed', `${gathered.operation}: ${gathered.reason}`);
   if (manifest.action === null) throw new Error('a run awaits its dispatch without an action');
   const preconditions = workflow.preconditions(manifest.action.fields, gathered.records);
   if (preconditions.kind === 'fail') return refuse(run, durations, 'precondition_failed', preconditions.detail);
@@ -294,10 +306,10 @@ export function decideRefusal(
     case 'retry_invalid':
       return retryRefused(run.manifest, durations, `${detail}.`);
     case 'expires_too_soon':
-      return { kind: 'defer', wake_in_ms: EXPIRY_MARGIN_MS + durations.epsilon_ms, reason: code };
+      return { kind: 'defer', wake_in_ms: EXPIRY_MARGIN_MS + durations.epsilon_ms, code, reason: detail };
     case 'on_hold':
     case 'resource_busy':
-      return deferral(run, durations, code);
+      return deferral(run, durations, code, detail);
   }
 }
 

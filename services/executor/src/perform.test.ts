@@ -357,13 +357,13 @@ describe('a retry', () => {
     expect(again.peer.received()[0]?.split('\r\n\r\n')[1]).toBe(first.peer.received()[0]?.split('\r\n\r\n')[1]);
   });
 
-  test('is a move of its own in log and metrics', async () => {
+  test('is a move of its own in the log, and its request is counted by its outcome', async () => {
     const { lines, metrics, perform } = await lab({});
     await perform(doubted);
     expect(lines).toContainEqual(
       expect.objectContaining({ from: 'needs_reconciliation', to: 'executing', trigger: 'retry_dispatched' }),
     );
-    expect(await metrics.text()).toContain('trigger="retry_dispatched"');
+    expect(await metrics.text()).toMatch(/^counterstamp_attempts_total\{outcome="applied".*\} 1$/m);
   });
 
   test('reaches its own failpoint between the acknowledged commit and the deadline check; a first dispatch never does', async () => {

@@ -88,12 +88,13 @@ export async function performDispatch(
   );
   if (opened.kind === 'not_sent') {
     log.warn({ reason: opened.reason }, 'no connection; no attempt was made');
-    return deferral(run, durations, `connection: ${opened.reason}`);
+    return deferral(run, durations, 'not_connected', `connection: ${opened.reason}`);
   }
   const { connection } = opened;
   try {
     await failpoint.reach('dispatch.loaded', run_id);
-    if (connection.destroyed) return deferral(run, durations, 'connection: closed before the dispatch');
+    if (connection.destroyed)
+      return deferral(run, durations, 'not_connected', 'connection: closed before the dispatch');
     const elapsedMs = stopwatch(clock);
     await failpoint.reach('dispatch.t0.before-begin', run_id);
 
@@ -134,14 +135,13 @@ export async function performDispatch(
       to: 'executing',
       trigger: retry ? 'retry_dispatched' : 'dispatched',
     } as const;
-    metrics.transition(committed);
     log.info(
       { ...committed, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key },
       'dispatched',
     );
     await failpoint.reach('dispatch.written.before-response', run_id);
     const outcome = credibleOutcome(await answer, transport.result());
-    metrics.send(outcome.class);
+    metrics.attempt(outcome.class, elapsedMs());
     await failpoint.reach('dispatch.response.before-outcome', run_id);
     log.info(
       { attempt_id, outcome: outcome.class, ...('reason' in outcome ? { reason: outcome.reason } : {}) },
@@ -221,7 +221,7 @@ async function recordOutcome(
   deps: PerformDeps,
   log: Logger,
 ): Promise<StageDecision> {
-  const { store, clock, failpoint, metrics } = deps;
+  const { store, clock, failpoint } = deps;
   const { run_id } = row;
   const to = (
     {
@@ -243,7 +243,6 @@ async function recordOutcome(
         wake_in_ms: decision.wake_in_ms,
       });
       if (committed.kind === 'committed') {
-        metrics.transition({ from: 'executing', to, trigger: decision.on });
         const code = decision.facts.stop_reason?.code;
         log.info(
           {

@@ -77,9 +77,11 @@ export function decideRequest(
 ): StageDecision {
   if (gathered.kind === 'stop') return stop(gathered.code, gathered.detail);
   // Nothing is known yet that a counter could stand on: the run's own deadline bounds how often this is tried.
-  if (gathered.kind === 'read_failed') return deferral(run, durations, `${gathered.operation}: ${gathered.reason}`);
+  if (gathered.kind === 'read_failed')
+    return deferral(run, durations, 'read_failed', `${gathered.operation}: ${gathered.reason}`);
   if (verdict?.kind === 'stop') return stop(verdict.code, verdict.detail);
-  if (verdict?.kind === 'read_failed') return deferral(run, durations, `${verdict.operation}: ${verdict.reason}`);
+  if (verdict?.kind === 'read_failed')
+    return deferral(run, durations, 'read_failed', `${verdict.operation}: ${verdict.reason}`);
   return { kind: 'commit', on: 'request_loaded', facts: { evidence }, wake_in_ms: durations.stage_lease_ms };
 }
 

@@ -159,7 +159,8 @@ function resend({ manifest, nowMs }: LoadedRun, terms: Terms): StageDecision {
   const { defer_min_ms, defer_max_ms, stage_lease_ms } = terms.durations;
   const closedMs = Math.max(...manifest.attempts.map((attempt) => epochMs(attempt.closed_at ?? attempt.started_at)));
   const leftMs = closedMs + backoffMs(manifest.counters.not_sent_retries, defer_min_ms, defer_max_ms) - nowMs;
-  if (leftMs > 0) return { kind: 'defer', wake_in_ms: leftMs, reason: 'not sent; tried again later' };
+  if (leftMs > 0)
+    return { kind: 'defer', wake_in_ms: leftMs, code: 'resend_backoff', reason: 'not sent; tried again later' };
   return {
     kind: 'commit',
     on: 'resend_recorded',
@@ -293,6 +294,7 @@ export function decideClosureAudit(run: LoadedRun, observation: Observation, ter
   const rest: StageDecision = {
     kind: 'defer',
     wake_in_ms: next === null ? null : next - nowMs,
+    code: 'closure_rest',
     reason: 'closed; looked at again later',
   };
   if (observation.kind === 'unknown') {
@@ -302,7 +304,10 @@ export function decideClosureAudit(run: LoadedRun, observation: Observation, ter
     const wait = Math.min(terms.durations.look_max_ms, next === null ? Number.POSITIVE_INFINITY : next - nowMs);
     return givenUp
       ? { decision: rest, looked: 'given_up' }
-      : { decision: { kind: 'defer', wake_in_ms: wait, reason: observation.reason }, looked: null };
+      : {
+          decision: { kind: 'defer', wake_in_ms: wait, code: 'closure_unanswered', reason: observation.reason },
+          looked: null,
+        };
   }
   if (manifest.state === 'completed') return { decision: reversalOf(observation) ?? rest, looked: null };
   return { decision: lateEffectOf(manifest, observation) ?? rest, looked: 'looked' };

@@ -1,5 +1,6 @@
 import { census, checkpointDue, commitCheckpoint, listCheckpoints } from '@counterstamp/manifest-store';
 import { type Environment, runService, startStageService, workerStore } from '@counterstamp/stage-runtime';
+import { CENSUS_TERMS } from '@counterstamp/telemetry';
 import { openSystems } from '@counterstamp/workflows';
 import { keepCheckpoints } from './checkpoints.ts';
 import { parseConfig } from './config.ts';
@@ -14,14 +15,12 @@ export async function runReconciler(env: Environment): Promise<void> {
       const { own, durations, limits } = shell.config;
       const { clock, failpoint, log, metrics } = shell;
       const systems = openSystems(own, durations);
-      metrics.onCensus(
-        () => census(shell.sql),
-        () => clock.monotonicMs(),
-      );
+      metrics.onCensus(() => census(shell.sql, CENSUS_TERMS));
+      metrics.onBacklog(() => shell.queue.backlog());
       const store = workerStore(shell);
       return startStageService(shell, {
         store,
-        judges: reconcilerStages(systems, { store, durations, limits, failpoint }),
+        judges: reconcilerStages(systems, { store, durations, limits, failpoint, metrics }),
         background: async (signal) => {
           const sweeping = sweep({ store, queue: shell.hints, clock, failpoint, durations, log, metrics }, signal);
           const { checkpoints } = shell.config;

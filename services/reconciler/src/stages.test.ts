@@ -10,6 +10,7 @@ import {
 import { describe, expect, test } from 'vitest';
 import { attempt, loaded, START_MS } from '../../../testing/manifest-builder.ts';
 import { approvedRun, effect, workflow } from '../../../testing/refund-case.ts';
+import { metricsOf } from '../../../testing/worker-fakes.ts';
 import { reconcilerStages } from './stages.ts';
 
 const absent: Observation = { kind: 'absent', strength: 'strong' };
@@ -45,6 +46,7 @@ function lab(observation: Observation) {
       durations: PROFILES.fast,
       limits: LIMITS,
       failpoint,
+      metrics: metricsOf('reconciler'),
     },
   );
   return { audits, order, look: (run: Manifest, nowMs = START_MS) => reconcile(loaded(run, nowMs)) };

@@ -1,13 +1,15 @@
 import type { Durations, Failpoint, Limits, LoadedRun, Store } from '@counterstamp/manifest-core';
 import type { Judge, StageDecision } from '@counterstamp/stage-runtime';
-import { observeEffect, type Systems, workflowOf } from '@counterstamp/workflows';
-import { decideClosureAudit, decideLook, type Terms } from './decide.ts';
+import type { ClosureResult, Metrics } from '@counterstamp/telemetry';
+import { lookResult, observeEffect, type Systems, workflowOf } from '@counterstamp/workflows';
+import { type AuditDecision, decideClosureAudit, decideLook, type Terms } from './decide.ts';
 
 export interface ReconcilerDeps {
   store: Pick<Store, 'audit'>;
   durations: Durations;
   limits: Limits;
   failpoint: Failpoint;
+  metrics: Pick<Metrics, 'look' | 'closureAudit'>;
 }
 
 /** The reconcile stage: one look, one judgement; of runs in doubt, and of closed ones whose effect may still turn up or turn. Never sends. */
@@ -18,6 +20,7 @@ export function reconcilerStages(systems: Systems, deps: ReconcilerDeps): { reco
       const workflow = workflowOf(systems, run.manifest);
       await deps.failpoint.reach('reconcile.observed-at.before-read', run_id);
       const observation = await observeEffect(run.manifest, workflow);
+      deps.metrics.look(state === 'needs_reconciliation' ? 'reconcile' : 'closure_audit', lookResult(observation));
       await deps.failpoint.reach('reconcile.read.before-commit', run_id);
       const terms: Terms = {
         durations: deps.durations,
@@ -26,15 +29,23 @@ export function reconcilerStages(systems: Systems, deps: ReconcilerDeps): { reco
         contract: workflow?.contract,
       };
       if (state === 'needs_reconciliation') return decideLook(run, observation, terms);
-      return await closureAudit(run, decideClosureAudit(run, observation, terms), deps.store);
+      const audit = decideClosureAudit(run, observation, terms);
+      deps.metrics.closureAudit(closureResult(audit));
+      return await closureAudit(run, audit, deps.store);
     },
   };
+}
+
+function closureResult({ decision, looked }: AuditDecision): ClosureResult {
+  if (decision.kind === 'commit') return decision.on === 'effect_reversed' ? 'effect_reversed' : 'effect_found';
+  if (looked === 'given_up') return 'given_up';
+  return decision.kind === 'defer' && decision.code === 'closure_unanswered' ? 'unanswered' : 'nothing_new';
 }
 
 /** A look at a failed run that found nothing is on record: a successor may rest on it. No transition, so no revision. */
 async function closureAudit(
   run: LoadedRun,
-  { decision, looked }: ReturnType<typeof decideClosureAudit>,
+  { decision, looked }: AuditDecision,
   store: Pick<Store, 'audit'>,
 ): Promise<StageDecision> {
   if (looked !== null && decision.kind === 'defer') {

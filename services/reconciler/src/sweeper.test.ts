@@ -10,7 +10,7 @@ import {
   type Store,
 } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
-import { noFailpoints } from '@counterstamp/stage-runtime';
+import { meteredStore, noFailpoints } from '@counterstamp/stage-runtime';
 import { describe, expect, test } from 'vitest';
 import { hotRow } from '../../../testing/manifest-builder.ts';
 import { approvedRun } from '../../../testing/refund-case.ts';
@@ -60,7 +60,7 @@ function lab(claims: DueRun[][], script: Partial<Store> = {}, failpoint: Failpoi
   const clock = handClock();
   const { log, lines } = recordedLog();
   const metrics = metricsOf('reconciler');
-  const deps: SweeperDeps = { store, queue, clock, failpoint, durations, log, metrics };
+  const deps: SweeperDeps = { store: meteredStore(store, metrics), queue, clock, failpoint, durations, log, metrics };
   return { deps, commits, claimed, hints: queue.hints, clock, lines, metrics };
 }
 

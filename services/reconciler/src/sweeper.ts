@@ -38,6 +38,7 @@ export async function sweep(deps: SweeperDeps, signal: AbortSignal): Promise<voi
     try {
       claimed = await sweepOnce(deps);
     } catch (error) {
+      deps.metrics.sweep('failed');
       log.warn(
         { reason: error instanceof Error ? error.message : String(error) },
         'sweep failed; the next one tries again',
@@ -59,7 +60,6 @@ export async function sweepOnce(deps: SweeperDeps): Promise<number> {
     lease_loss_ms,
   });
   // Somebody works on them, or a stopped process holds their rows: the second is what an operator should see.
-  deps.metrics.sweepSkipped(skipped);
   const hints: Promise<void>[] = [];
   let unavailable = 0;
   for (const item of due) {
@@ -75,6 +75,7 @@ export async function sweepOnce(deps: SweeperDeps): Promise<number> {
     }
   }
   await Promise.all(hints);
+  deps.metrics.sweep('ok', { claimed: due.length, skipped });
   if (due.length > 0 || skipped > 0) log.debug({ due: due.length, skipped }, 'swept');
   return due.length;
 }
@@ -91,7 +92,6 @@ async function carryOn(
     const outcome = await store.commitStage(commit);
     // Somebody committed between claim and commit: that commit set a new wake-up.
     if (outcome.kind === 'stale_revision') return undefined;
-    metrics.transition({ from: commit.from, to: commit.to, trigger: commit.on });
     log.info(
       {
         run_id: row.run_id,
@@ -108,5 +108,6 @@ async function carryOn(
   const stage = stageOf(row);
   if (stage === null) return undefined;
   await failpoint.reach('sweep.wake-moved.before-hint', row.run_id);
+  metrics.hintResent(stage);
   return { sent: queue.hint(stage, { run_id: row.run_id, revision: row.revision }) };
 }

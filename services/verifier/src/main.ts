@@ -12,7 +12,7 @@ export async function runVerifier(env: Environment): Promise<void> {
       const systems = openSystems(own, durations);
       return startStageService(shell, {
         store: workerStore(shell),
-        judges: verifierStages(systems, { durations, limits, failpoint: shell.failpoint }),
+        judges: verifierStages(systems, { durations, limits, failpoint: shell.failpoint, metrics: shell.metrics }),
       });
     },
     env,

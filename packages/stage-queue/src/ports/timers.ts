@@ -2,6 +2,8 @@
 export interface Timers {
   /** Monotonic milliseconds, for durations only. */
   monotonicMs(): number;
+  /** Milliseconds since the epoch. */
+  wallMs(): number;
   /**
    * Runs `task` once after `ms` milliseconds and keeps the process alive until then: a bounded wait at the end of a
    * process must not be cut short by its exit.
@@ -12,6 +14,7 @@ export interface Timers {
 
 export const systemTimers: Timers = {
   monotonicMs: () => performance.now(),
+  wallMs: () => Date.now(),
   after: (ms, task) => {
     const timer = setTimeout(task, ms);
     return () => clearTimeout(timer);
