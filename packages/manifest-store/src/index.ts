@@ -12,7 +12,7 @@ export type {
   VerdictKind,
   VerdictOutcome,
 } from './api-store.ts';
-export { type Census, type CensusTerms, census, databaseClock, type TenantLoad } from './census.ts';
+export { type Census, type CensusTerms, census, censusStatement, databaseClock, type TenantLoad } from './census.ts';
 export {
   type ChainHead,
   type CheckpointDue,
@@ -60,6 +60,7 @@ export {
 export { createApiKey, hashSecret, parseApiKey } from './keys.ts';
 export { loginFault, loginReport } from './login-check.ts';
 export { type MigrateOptions, migrate, migrationStanding } from './migrate.ts';
+export { type OldestRun, oldestRuns } from './oldest-runs.ts';
 export type { OwnerChange, OwnerRefusalCode, OwnerRefused } from './owner-change.ts';
 export {
   addPerson,
