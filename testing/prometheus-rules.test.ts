@@ -33,7 +33,9 @@ describe('every rule is tested', () => {
     '%s (%s): a story in which it fires, and in which it does not, before and after',
     (alert, severity) => {
       const told = all.filter(({ expr }) => expr === `ALERTS{alertname="${alert}",alertstate="firing"}`);
-      const fires = told.filter(({ samples }) => samples.some(({ labels }) => labels.includes(`severity="${severity}"`)));
+      const fires = told.filter(({ samples }) =>
+        samples.some(({ labels }) => labels.includes(`severity="${severity}"`)),
+      );
       expect(fires.length).toBeGreaterThan(0);
       // In the story in which it fires the first word is silence, and so is the last.
       const complete = fires.filter(({ story }) => {
@@ -48,7 +50,9 @@ describe('every rule is tested', () => {
   );
 
   test.each(recordingRules().map(({ record }) => record))('%s: a story that knows its value', (record) => {
-    const told = all.filter(({ expr, samples }) => samples.length > 0 && new RegExp(`${record}(?![a-z0-9_])`).test(expr));
+    const told = all.filter(
+      ({ expr, samples }) => samples.length > 0 && new RegExp(`${record}(?![a-z0-9_])`).test(expr),
+    );
     expect(told.length).toBeGreaterThan(0);
   });
 });

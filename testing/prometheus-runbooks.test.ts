@@ -21,13 +21,16 @@ describe('runbooks', () => {
     expect(pages.sort()).toEqual(alerts.map(({ alert }) => pageOf(alert)).sort());
   });
 
-  test.each(alertRules())('$alert ($labels.severity) says what is wrong, what to do first and where to read on', (rule) => {
-    expect(['page', 'ticket']).toContain(rule.labels.severity);
-    expect(rule.alert).toMatch(/^Counterstamp[A-Z]/);
-    expect(rule.annotations.summary).toBeTruthy();
-    expect(rule.annotations.description).toMatch(/First: /);
-    expect(rule.annotations.runbook_url).toBe(`${FOLDER}/${pageOf(rule.alert)}`);
-  });
+  test.each(alertRules())(
+    '$alert ($labels.severity) says what is wrong, what to do first and where to read on',
+    (rule) => {
+      expect(['page', 'ticket']).toContain(rule.labels.severity);
+      expect(rule.alert).toMatch(/^Counterstamp[A-Z]/);
+      expect(rule.annotations.summary).toBeTruthy();
+      expect(rule.annotations.description).toMatch(/First: /);
+      expect(rule.annotations.runbook_url).toBe(`${FOLDER}/${pageOf(rule.alert)}`);
+    },
+  );
 
   test.each(pages)('%s says what it means, how to look, what is safe and what is not, and when it clears', (name) => {
     const text = page(name);
@@ -45,11 +48,16 @@ describe('runbooks', () => {
     expect(text).toMatch(/```promql\n/);
   });
 
-  test.each([...pages.map((name) => `${FOLDER}/${name}`), 'docs/operations/monitoring.md'])('%s links pages that exist', (file) => {
-    const folder = file.slice(0, file.lastIndexOf('/'));
-    const links = [...readFileSync(file, 'utf8').matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(([, link]) => link ?? '');
-    expect(links.filter((link) => !/^https?:/.test(link) && !existsSync(`${folder}/${link}`))).toEqual([]);
-  });
+  test.each([...pages.map((name) => `${FOLDER}/${name}`), 'docs/operations/monitoring.md'])(
+    '%s links pages that exist',
+    (file) => {
+      const folder = file.slice(0, file.lastIndexOf('/'));
+      const links = [...readFileSync(file, 'utf8').matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(
+        ([, link]) => link ?? '',
+      );
+      expect(links.filter((link) => !/^https?:/.test(link) && !existsSync(`${folder}/${link}`))).toEqual([]);
+    },
+  );
 
   test('the table of monitoring.md names every alert with its page', () => {
     const text = readFileSync('docs/operations/monitoring.md', 'utf8');
@@ -65,23 +73,39 @@ describe('commands of the runbooks', () => {
     ),
   ]);
 
-  test.each([...new Set(told)])('%s', (line) => {
-    const words = line.replaceAll(/"[^"]*"/g, 'TEXT').split(/\s+/).slice(1);
-    let command = createProgram();
-    while (words[0] !== undefined) {
-      const next = command.commands.find((one) => one.name() === words[0]);
-      if (next === undefined) break;
-      command = next;
-      words.shift();
-    }
-    expect(command.name()).not.toBe('counterstamp');
-    // What is left are placeholders and options; `verdict RUN` hands its options to a command below it.
-    const known = [command, ...command.commands].flatMap((one) => one.options.map(({ long }) => long));
-    for (const word of words) {
-      if (word.startsWith('--')) expect(known).toContain(word);
-      else expect(word).not.toMatch(/^[a-z]+$/);
-    }
-  }, 10_000);
+  test.each([...new Set(told)])(
+    '%s',
+    (line) => {
+      const words = line
+        .replaceAll(/"[^"]*"/g, 'TEXT')
+        .split(/\s+/)
+        .slice(1);
+      let command = createProgram();
+      while (words[0] !== undefined) {
+        const next = command.commands.find((one) => one.name() === words[0]);
+        if (next === undefined) break;
+        command = next;
+        words.shift();
+      }
+      expect(command.name()).not.toBe('counterstamp');
+      // What is left are placeholders and options with their values; `verdict RUN` hands its options to a command below it.
+      const options = [command, ...command.commands].flatMap((one) => one.options);
+      while (words.length > 0) {
+        const word = words.shift() ?? '';
+        if (!word.startsWith('--')) {
+          expect(word).not.toMatch(/^[a-z]+$/);
+          continue;
+        }
+        const option = options.find(({ long }) => long === word);
+        expect(option, word).toBeDefined();
+        if (option?.required !== true && (option?.optional !== true || words[0]?.startsWith('--') === true)) continue;
+        const value = words.shift() ?? '';
+        if (option.argChoices !== undefined && value !== value.toUpperCase())
+          expect(option.argChoices).toContain(value);
+      }
+    },
+    10_000,
+  );
 });
 
 describe('what rules, dashboards and runbooks ask for', () => {
@@ -113,7 +137,10 @@ describe('what rules, dashboards and runbooks ask for', () => {
 
   const inPages = [...pages.map((name) => `${FOLDER}/${name}`), 'docs/operations/monitoring.md'].flatMap((file) =>
     [...readFileSync(file, 'utf8').matchAll(/```promql\n([\s\S]*?)```/g)].flatMap(([, block]) =>
-      (block ?? '').trim().split('\n').map((expr) => ({ where: file, expr })),
+      (block ?? '')
+        .trim()
+        .split('\n')
+        .map((expr) => ({ where: file, expr })),
     ),
   );
   const asked = [
@@ -125,7 +152,9 @@ describe('what rules, dashboards and runbooks ask for', () => {
 
   test.each(asked)('$where: $expr', ({ expr }) => {
     const withoutTexts = expr.replaceAll(/"[^"]*"/g, '""');
-    for (const [, name = '', , selector = ''] of expr.matchAll(/\b(counterstamp[_:][a-z0-9_:]*[a-z0-9])(\{([^}]*)\})?/g)) {
+    for (const [, name = '', , selector = ''] of expr.matchAll(
+      /\b(counterstamp[_:][a-z0-9_:]*[a-z0-9])(\{([^}]*)\})?/g,
+    )) {
       const labels = labelsOf(name);
       expect(labels, name).toBeDefined();
       const known: Readonly<Record<string, readonly string[]>> = { ...COMMON, ...labels };
@@ -135,15 +164,25 @@ describe('what rules, dashboards and runbooks ask for', () => {
         if (values.length === 0) continue;
         for (const one of value.split('|')) {
           const pattern = new RegExp(`^(?:${one})$`);
-          expect(values.some((each) => pattern.test(each)), `${name}{${label}="${one}"}`).toBe(true);
+          expect(
+            values.some((each) => pattern.test(each)),
+            `${name}{${label}="${one}"}`,
+          ).toBe(true);
         }
       }
     }
     // A label to group by belongs to one of the series at least.
     const names = [...withoutTexts.matchAll(/\b(counterstamp[_:][a-z0-9_:]*[a-z0-9])/g)].map(([, name]) => name ?? '');
-    const groupable = new Set([...Object.keys(COMMON), 'alertname', ...names.flatMap((name) => Object.keys(labelsOf(name) ?? {}))]);
+    const groupable = new Set([
+      ...Object.keys(COMMON),
+      'alertname',
+      ...names.flatMap((name) => Object.keys(labelsOf(name) ?? {})),
+    ]);
     for (const [, labels = ''] of withoutTexts.matchAll(/\b(?:by|on) \(([^)]*)\)/g))
-      for (const label of labels.split(',').map((one) => one.trim()).filter(Boolean))
+      for (const label of labels
+        .split(',')
+        .map((one) => one.trim())
+        .filter(Boolean))
         expect([...groupable], expr).toContain(label);
   });
 
@@ -158,23 +197,29 @@ describe('what rules, dashboards and runbooks ask for', () => {
 });
 
 describe('dashboards', () => {
-  test.each(Object.entries(DASHBOARDS))('%s: each panel has a question, a unit and named lines; its first panel says how old the figures are', (_, dashboard) => {
-    const panels = panelsOf(dashboard);
-    expect(panels[0]?.title).toBe('Age of the figures');
-    expect(panels.length).toBeLessThanOrEqual(12);
-    for (const { title, description, targets, fieldConfig, options } of panels) {
-      expect(description, title).toMatch(/\?/);
-      if (options?.content !== undefined) continue;
-      expect(fieldConfig?.defaults?.unit, title).toBeTruthy();
-      expect(targets?.length, title).toBeGreaterThan(0);
-      for (const { legendFormat } of targets ?? []) expect(legendFormat, title).toBeTruthy();
-    }
-  });
+  test.each(Object.entries(DASHBOARDS))(
+    '%s: each panel has a question, a unit and named lines; its first panel says how old the figures are',
+    (_, dashboard) => {
+      const panels = panelsOf(dashboard);
+      expect(panels[0]?.title).toBe('Age of the figures');
+      expect(panels.length).toBeLessThanOrEqual(12);
+      for (const { title, description, targets, fieldConfig, options } of panels) {
+        expect(description, title).toMatch(/\?/);
+        if (options?.content !== undefined) continue;
+        expect(fieldConfig?.defaults?.unit, title).toBeTruthy();
+        expect(targets?.length, title).toBeGreaterThan(0);
+        for (const { legendFormat } of targets ?? []) expect(legendFormat, title).toBeTruthy();
+      }
+    },
+  );
 
-  test.each(dashboardQueries('1m'))('$dashboard: $panel names its lines by labels that the expression keeps', ({ expr, legend }) => {
-    for (const [, label] of legend.matchAll(/\{\{(\w+)\}\}/g))
-      expect(expr.includes(`by (`) || expr.startsWith('counterstamp:swaps_lost'), `${label} of ${expr}`).toBe(true);
-  });
+  test.each(dashboardQueries('1m'))(
+    '$dashboard: $panel names its lines by labels that the expression keeps',
+    ({ expr, legend }) => {
+      for (const [, label] of legend.matchAll(/\{\{(\w+)\}\}/g))
+        expect(expr.includes(`by (`) || expr.startsWith('counterstamp:swaps_lost'), `${label} of ${expr}`).toBe(true);
+    },
+  );
 
   test('tenants are shown by their rank alone', () => {
     const text = JSON.stringify(DASHBOARDS.tenants);
