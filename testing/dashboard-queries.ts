@@ -14,7 +14,7 @@ export interface ShownPanel {
   title: string;
   description?: string;
   targets?: readonly { expr: string; legendFormat?: string }[];
-  fieldConfig?: { defaults?: { unit?: string } };
+  fieldConfig?: { defaults?: { unit?: string; custom?: { scaleDistribution?: { type?: string } } } };
   options?: { content?: string };
   gridPos?: { x: number; y: number; w: number; h: number };
 }

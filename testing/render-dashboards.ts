@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { createClient } from '@counterstamp/api-contract';
+import { createApiKey } from '@counterstamp/manifest-store';
 import { chromium } from 'playwright-core';
 import { startOwnPostgres } from '../chaos/own-postgres.ts';
 import { DASHBOARDS } from '../deploy/grafana/dashboards.ts';
@@ -14,12 +16,13 @@ import { writeFastRules } from './fast-rules.ts';
 import { type Fleet, prepareFleetDatabase, startFleet } from './fleet.ts';
 import { startOrphanGuard } from './orphan-guard.ts';
 import { type PrometheusServer, type Range, startPrometheus } from './prometheus-server.ts';
+import { testIds } from './test-ids.ts';
 import { mismatched, operatorOf, workInAllWays } from './varied-work.ts';
 
 const ACCESS = { rolePrefix: 'cs_render_', secret: 'render-secret-of-this-run-only' };
 const WIDTH = 1_440;
 const ROW = 34;
-const CHART = { width: 460, height: 190 };
+const CHART = { width: 460, height: 230 };
 const COLOURS = [
   '#3274d9',
   '#e0752d',
@@ -68,24 +71,34 @@ async function main(out: string, seconds: number): Promise<void> {
   }
 }
 
-/** Everything that may become of a run, a burst that waits for people, a few that nobody decides, and two that a person has to settle. */
+/** Everything that may become of a run, bursts of two tenants, some that nobody decides, and two that a person has to settle. */
 async function work(fleet: Fleet, seconds: number): Promise<void> {
   const endsAt = performance.now() + seconds * 1_000;
   const operator = await operatorOf(fleet);
+  const { key } = await createApiKey(fleet.owner, testIds, {
+    tenant_id: 'shop_south',
+    name: 'requester',
+    role: 'requester',
+  });
+  const south = createClient({ baseUrl: fleet.apiUrl, key, fetch });
   for (let round = 0; performance.now() < endsAt; round++) {
-    const waiting = Promise.all(
-      Array.from({ length: 6 + 10 * (round % 2) }, async () =>
-        fleet.request(await fleet.seed(), round % 2 === 0 ? { approval_life_ms: 8_000 } : {}),
-      ),
+    const burst = Promise.all(
+      Array.from({ length: 24 }, async (_, n) => {
+        const run_id = await fleet.request(await fleet.seed(), { approval_life_ms: 4_000 + 500 * n });
+        // People decide on half of them, one later than the other.
+        if (n % 2 === 0) return;
+        await delay(200 * n);
+        await fleet.approve(run_id).catch(() => undefined);
+      }),
     );
+    for (let n = 0; n < 5; n++) {
+      const { request_id, order_id } = await fleet.seed({ tenant_id: 'shop_south' });
+      const input = { order_id, requested_amount_minor: 4_200, currency: 'USD', reason: 'item arrived damaged' };
+      await south.createRun({ request_id, input, approval_life_ms: 10_000 });
+    }
     await workInAllWays(fleet, operator);
     if (round < 2) await mismatched(fleet);
-    const asked = await waiting;
-    // People decide on half of them.
-    for (const run_id of asked.slice(0, asked.length / 2)) {
-      await fleet.approve(run_id).catch(() => undefined);
-      await delay(150);
-    }
+    await burst;
   }
 }
 
@@ -133,6 +146,9 @@ async function panelHtml(
     }
   }
   const unit = panel.fieldConfig?.defaults?.unit ?? '';
+  const highest = ({ values }: (typeof lines)[number]) => Math.max(...values.map(([, value]) => value));
+  if (panel.type !== 'stat') lines.sort((one, other) => highest(other) - highest(one));
+  const isLogarithmic = panel.fieldConfig?.defaults?.custom?.scaleDistribution?.type === 'log';
   const body =
     lines.length === 0
       ? '<b class="none">no data</b>'
@@ -140,7 +156,7 @@ async function panelHtml(
         ? lines
             .map(({ name, values }) => `<b>${shown(values.at(-1)?.[1] ?? 0, unit)}</b><i>${escaped(name)}</i>`)
             .join(' ')
-        : chart(lines, unit, startS, endS);
+        : chart(lines, unit, startS, endS, isLogarithmic);
   return `<section style="${place}">${head}<div>${body}</div></section>`;
 }
 
@@ -149,13 +165,15 @@ function chart(
   unit: string,
   startS: number,
   endS: number,
+  isLogarithmic: boolean,
 ): string {
   const top = Math.max(...lines.flatMap(({ values }) => values.map(([, value]) => value)), 1e-3);
   const { width, height } = CHART;
+  const scale = (value: number) => (isLogarithmic ? Math.log1p(value) : value);
   const paths = lines.map(({ values }, at) => {
     const points = values.map(
       ([time, value]) =>
-        `${(((time - startS) / (endS - startS)) * width).toFixed(1)},${(height - (value / top) * (height - 8)).toFixed(1)}`,
+        `${(((time - startS) / (endS - startS)) * width).toFixed(1)},${(height - (scale(value) / scale(top)) * (height - 8)).toFixed(1)}`,
     );
     return `<polyline fill="none" stroke-width="1.6" stroke="${COLOURS[at % COLOURS.length]}" points="${points.join(' ')}"/>`;
   });

@@ -55,11 +55,11 @@ export function attemptsAndReconciliation(): Dashboard {
       }),
       lines({
         title: 'Looks at the business record, per minute',
-        question: 'What do verification, look-ups and closure audits see?',
+        question: 'What do verification, look-ups and closure audits see? What was not seen has no line.',
         unit: Short,
         asks: [
           {
-            expr: perMinute('purpose, result', 'counterstamp_looks_total'),
+            expr: `${perMinute('purpose, result', 'counterstamp_looks_total')} > 0`,
             legend: '{{purpose}}: {{result}}',
           },
         ],

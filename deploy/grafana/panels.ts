@@ -8,7 +8,7 @@ import { PanelBuilder as TimeseriesBuilder } from '@grafana/grafana-foundation-s
 import { Seconds } from '@grafana/grafana-foundation-sdk/units';
 
 /** The Prometheus that the viewer chose; provisioning names ours. */
-const SOURCE = { type: 'prometheus', uid: '${datasource}' } as const;
+const SOURCE = { type: 'prometheus', uid: '$datasource' } as const;
 
 /** A quarter, a third and the whole of Grafana's grid of 24 columns. */
 export const QUARTER = 6;
@@ -80,7 +80,10 @@ export function lines(spec: PanelSpec & { stacked?: true; logarithmic?: true }):
         .showLegend(true)
         .displayMode(common.LegendDisplayMode.Table)
         .placement(common.LegendPlacement.Right)
-        .calcs(['lastNotNull', 'max']),
+        .calcs(['lastNotNull', 'max'])
+        // What never happened stands last.
+        .sortBy('Max')
+        .sortDesc(true),
     )
     .tooltip(new common.VizTooltipOptionsBuilder().mode(common.TooltipDisplayMode.Multi))
     .thresholds(thresholds(spec))

@@ -38,12 +38,13 @@ export function queuesAndWorkers(): Dashboard {
       wrong: 0.2,
     }),
     lines({
-      title: 'Hints sent again, and jobs whose worker fell silent, per minute',
-      question: 'Do hints or workers get lost?',
+      title: 'Hints and workers that got lost, per minute',
+      question:
+        'Do hints get lost on the way, or workers in the middle of a job? Hints of the later stages are not counted here: the sweeper sends them for every wait that is over.',
       unit: Short,
       asks: [
         {
-          expr: '60 * sum(rate(counterstamp_hints_resent_total[$__rate_interval]))',
+          expr: '60 * sum(rate(counterstamp_hints_resent_total{stage=~"preflight|collect|propose"}[$__rate_interval]))',
           legend: 'sent again by the sweeper',
         },
         { expr: '60 * sum(rate(counterstamp_queue_stalled_total[$__rate_interval]))', legend: 'worker fell silent' },
@@ -55,7 +56,7 @@ export function queuesAndWorkers(): Dashboard {
     }),
     lines({
       title: 'Database connections that are busy',
-      question: 'Does a process use up its pool? At 1 the next statement waits.',
+      question: 'Does a process use up its pool? At 100 % the next statement waits.',
       unit: PercentUnit,
       asks: [
         {

@@ -56,9 +56,10 @@ export function stateAges(): Dashboard {
     }),
     lines({
       title: 'Left alone for a while, per minute',
-      question: 'Why do runs wait on an unchanged revision: a hold, a busy resource, no connection?',
+      question:
+        'Why do runs wait on an unchanged revision: a hold, a busy resource, no connection? (The rest between looks at closed runs is left out.)',
       unit: Short,
-      asks: [{ expr: perMinute('code', 'counterstamp_deferred_total'), legend: '{{code}}' }],
+      asks: [{ expr: perMinute('code', 'counterstamp_deferred_total{code!="closure_rest"}'), legend: '{{code}}' }],
     }),
     lines({
       title: 'Oldest doubt',
@@ -75,7 +76,6 @@ export function stateAges(): Dashboard {
       unit: Short,
       asks: [
         { expr: 'max(counterstamp:runs_due)', legend: 'due now' },
-        { expr: '60 * sum(rate(counterstamp_sweep_claimed_total[$__rate_interval]))', legend: 'claimed per minute' },
         {
           expr: '60 * sum(rate(counterstamp_sweep_skipped_total[$__rate_interval]))',
           legend: 'skipped (locked) per minute',
