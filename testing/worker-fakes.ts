@@ -78,5 +78,5 @@ export function recordedLog(): { log: Logger; lines: Record<string, unknown>[] }
 }
 
 export function metricsOf(service: Service): Metrics {
-  return createMetrics(service, systemClock, { version: 'test', backend: 'postgres' });
+  return createMetrics(service, systemClock, { version: 'test', backend: 'postgres' }, { warn: () => undefined });
 }

@@ -45,13 +45,13 @@ export interface TenantLoad {
 /** A heartbeat is due every 5 s; three of them missed is no hiccup. */
 const ALIVE_MS = 20_000;
 
-/** The one statement of a census; a fragment, so that its plan can be asked for too. */
+/** The one statement of a census; a fragment, so that its plan can be asked for too. `date_part` rather than `extract`, whose numeric costs a third of it. */
 export function censusStatement(sql: Sql, { age_bounds_s, expiring_soon_s, tenants_max }: CensusTerms) {
   return sql`
     with now as materialized (select cs.clock() as at),
     open as materialized (
-      select r.state, r.tenant_id, r.parked_reason, greatest(0, extract(epoch from now.at - r.state_since) * 1000)::float8 as age_ms,
-        case when r.wake_at <= now.at then (extract(epoch from now.at - r.wake_at) * 1000)::float8 end as due_ms,
+      select r.state, r.tenant_id, r.parked_reason, greatest(0, date_part('epoch', now.at - r.state_since) * 1000) as age_ms,
+        case when r.wake_at <= now.at then date_part('epoch', now.at - r.wake_at) * 1000 end as due_ms,
         r.state = 'awaiting_approval' and not r.decisions_sufficient as waiting,
         r.approval_expires_at <= now.at + interval '1 second' * ${expiring_soon_s} as soon
         from cs.run r, now where r.state not in ('completed', 'rejected', 'expired', 'failed')),

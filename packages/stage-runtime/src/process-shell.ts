@@ -66,7 +66,7 @@ export async function runService<C extends ServiceConfig>(
   const { config } = parsed;
   const instance_id = randomIds.id('instance');
   const log = createLogger({ service: config.service, instance_id, level: config.log_level });
-  const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend });
+  const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend }, log);
   observeStatements((ms, answered) => metrics.statement(ms, answered));
   metrics.onPool(() => ({ limit: POOL_MAX, ...openStatements() }));
   const sql = connect(config.database_url, { applicationName: `counterstamp-${config.service}` });

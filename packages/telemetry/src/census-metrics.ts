@@ -39,8 +39,13 @@ const FRESH_MS = 5_000;
 const WAIT_MS = 1_000;
 
 /** The gauges of what the whole database holds. `read` may be slow, hang or fail: a scrape is answered all the same, with the last figures and their age. */
-export function exportCensus(instruments: Instruments, read: () => Promise<Census>, clock: Clock): void {
-  const reading = createReading(read, { clock, fresh_ms: FRESH_MS, wait_ms: WAIT_MS });
+export function exportCensus(
+  instruments: Instruments,
+  read: () => Promise<Census>,
+  clock: Clock,
+  onFailure: (error: unknown) => void,
+): void {
+  const reading = createReading(read, { clock, fresh_ms: FRESH_MS, wait_ms: WAIT_MS, onFailure });
   const figures = (
     name: MetricName,
     labels: string,
@@ -131,8 +136,13 @@ export function exportCensus(instruments: Instruments, read: () => Promise<Censu
 }
 
 /** The gauges of all queues, as any one process sees them. */
-export function exportBacklog(instruments: Instruments, read: () => Promise<Backlog[]>, clock: Clock): void {
-  const reading = createReading(read, { clock, fresh_ms: FRESH_MS, wait_ms: WAIT_MS });
+export function exportBacklog(
+  instruments: Instruments,
+  read: () => Promise<Backlog[]>,
+  clock: Clock,
+  onFailure: (error: unknown) => void,
+): void {
+  const reading = createReading(read, { clock, fresh_ms: FRESH_MS, wait_ms: WAIT_MS, onFailure });
   instruments.collected('counterstamp_queue_jobs', async (set) => {
     for (const { stage, waiting, active } of (await reading.latest()).value ?? []) {
       set({ stage, state: 'waiting' }, waiting);

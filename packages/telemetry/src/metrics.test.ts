@@ -17,7 +17,14 @@ const clock: Clock = {
     }),
   after: () => () => undefined,
 };
-const metricsOf = (service: Service) => createMetrics(service, clock, { version: '1.2.3', backend: 'redis' });
+const metricsOf = (service: Service) =>
+  createMetrics(
+    service,
+    clock,
+    { version: '1.2.3', backend: 'redis' },
+    { warn: (_, text) => void warnings.push(text) },
+  );
+const warnings: string[] = [];
 const CENSUS: Census = {
   states: [{ state: 'queued', count: 3, oldest_age_ms: 90_000, total_age_ms: 96_000, buckets: [1, 1, 0, 0, 0, 1] }],
   parked: [{ reason: 'verification_mismatch', count: 2, oldest_age_ms: 60_000 }],
@@ -146,6 +153,7 @@ describe('the census', () => {
     expect(before).not.toContain('counterstamp_runs{');
     expect(before).toMatch(/^counterstamp_census_last_success_timestamp_seconds\{.*\} 0$/m);
     expect(before).toMatch(/^counterstamp_census_failures_total\{.*\} 1$/m);
+    expect(warnings).toEqual(['the census failed; metrics show the last one, with its age']);
     answer = () => Promise.resolve(CENSUS);
     const late = metricsOf('reconciler');
     late.onCensus(() => answer());

@@ -80,12 +80,18 @@ export function createMetrics(
   service: Service,
   clock: Clock,
   build: { version: string; backend: 'redis' | 'postgres' },
+  log: { warn(fields: Record<string, unknown>, message: string): void },
 ): Metrics {
   const registry = new Registry();
   registry.setDefaultLabels({ service });
   collectDefaultMetrics({ register: registry });
   const instruments = createInstruments(service, registry);
   const { add, set, observe } = instruments;
+  const failed = (what: string) => (error: unknown) =>
+    log.warn(
+      { reason: error instanceof Error ? error.message : String(error) },
+      `${what} failed; metrics show the last one, with its age`,
+    );
   set('counterstamp_build_info', { ...build, node: process.version }, 1);
 
   return {
@@ -153,8 +159,8 @@ export function createMetrics(
     },
     onSessionLease: (held) =>
       instruments.collected('counterstamp_session_lease_held', (put) => put({}, held() ? 1 : 0)),
-    onCensus: (read) => exportCensus(instruments, read, clock),
-    onBacklog: (read) => exportBacklog(instruments, read, clock),
+    onCensus: (read) => exportCensus(instruments, read, clock, failed('the census')),
+    onBacklog: (read) => exportBacklog(instruments, read, clock, failed('the reading of the queues')),
     text: () => registry.metrics(),
     contentType: registry.contentType,
   };

@@ -25,12 +25,19 @@ export interface Reading<T> {
  */
 export function createReading<T>(
   read: () => Promise<T>,
-  options: { clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'sleep'>; fresh_ms: number; wait_ms: number },
+  options: {
+    clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'sleep'>;
+    fresh_ms: number;
+    wait_ms: number;
+    /** Told of the first failure of a row: the others say the same. */
+    onFailure?: (error: unknown) => void;
+  },
 ): Reading<T> {
   const { clock, fresh_ms, wait_ms } = options;
   const createdMs = clock.monotonicMs();
   let known: { value: T; beganMs: number; at_ms: number; took_ms: number } | undefined;
   let failures = 0;
+  let failing = false;
   let beganMs = Number.NEGATIVE_INFINITY;
   let under: Promise<void> | undefined;
 
@@ -40,8 +47,11 @@ export function createReading<T>(
     try {
       const value = await read();
       known = { value, beganMs: began, at_ms, took_ms: clock.monotonicMs() - began };
-    } catch {
+      failing = false;
+    } catch (error) {
       failures += 1;
+      if (!failing) options.onFailure?.(error);
+      failing = true;
     } finally {
       under = undefined;
     }
