@@ -1,14 +1,14 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { METRICS, type MetricEntry } from '@counterstamp/telemetry';
 import { createProgram } from 'counterstamp';
 import { describe, expect, test } from 'vitest';
 import { DASHBOARDS } from '../deploy/grafana/dashboards.ts';
 import { dashboardQueries, panelsOf } from './dashboard-queries.ts';
 import { alertRules, recordingRules } from './rule-files.ts';
+import { MONITORING, RUNBOOKS, runbookPages, runbookQueries } from './runbook-pages.ts';
 
-const FOLDER = 'docs/operations/runbooks';
-const pages = readdirSync(FOLDER).filter((name) => name.endsWith('.md'));
-const page = (name: string) => readFileSync(`${FOLDER}/${name}`, 'utf8');
+const pages = runbookPages().map((file) => file.slice(RUNBOOKS.length + 1));
+const page = (name: string) => readFileSync(`${RUNBOOKS}/${name}`, 'utf8');
 const alerts = [...new Map(alertRules().map((rule) => [rule.alert, rule])).values()];
 const pageOf = (alert: string) =>
   `${alert
@@ -28,7 +28,7 @@ describe('runbooks', () => {
       expect(rule.alert).toMatch(/^Counterstamp[A-Z]/);
       expect(rule.annotations.summary).toBeTruthy();
       expect(rule.annotations.description).toMatch(/First: /);
-      expect(rule.annotations.runbook_url).toBe(`${FOLDER}/${pageOf(rule.alert)}`);
+      expect(rule.annotations.runbook_url).toBe(`${RUNBOOKS}/${pageOf(rule.alert)}`);
     },
   );
 
@@ -48,25 +48,20 @@ describe('runbooks', () => {
     expect(text).toMatch(/```promql\n/);
   });
 
-  test.each([...pages.map((name) => `${FOLDER}/${name}`), 'docs/operations/monitoring.md'])(
-    '%s links pages that exist',
-    (file) => {
-      const folder = file.slice(0, file.lastIndexOf('/'));
-      const links = [...readFileSync(file, 'utf8').matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(
-        ([, link]) => link ?? '',
-      );
-      expect(links.filter((link) => !/^https?:/.test(link) && !existsSync(`${folder}/${link}`))).toEqual([]);
-    },
-  );
+  test.each([...pages.map((name) => `${RUNBOOKS}/${name}`), MONITORING])('%s links pages that exist', (file) => {
+    const folder = file.slice(0, file.lastIndexOf('/'));
+    const links = [...readFileSync(file, 'utf8').matchAll(/\]\(([^)#]+)(?:#[^)]*)?\)/g)].map(([, link]) => link ?? '');
+    expect(links.filter((link) => !/^https?:/.test(link) && !existsSync(`${folder}/${link}`))).toEqual([]);
+  });
 
   test('the table of monitoring.md names every alert with its page', () => {
-    const text = readFileSync('docs/operations/monitoring.md', 'utf8');
+    const text = readFileSync(MONITORING, 'utf8');
     for (const { alert } of alerts) expect(text).toContain(`| [${alert}](runbooks/${pageOf(alert)}) |`);
   });
 });
 
 describe('commands of the runbooks', () => {
-  const told = [...pages.map(page), readFileSync('docs/operations/monitoring.md', 'utf8')].flatMap((text) => [
+  const told = [...pages.map(page), readFileSync(MONITORING, 'utf8')].flatMap((text) => [
     ...[...text.matchAll(/`(counterstamp [^`]+)`/g)].map(([, command]) => command ?? ''),
     ...[...text.matchAll(/```sh\n([\s\S]*?)```/g)].flatMap(([, block]) =>
       (block ?? '').split('\n').filter((line) => line.startsWith('counterstamp ')),
@@ -135,19 +130,11 @@ describe('what rules, dashboards and runbooks ask for', () => {
     return base === plain ? undefined : { ...entry.labels, le: (entry.buckets ?? []).map(String) };
   }
 
-  const inPages = [...pages.map((name) => `${FOLDER}/${name}`), 'docs/operations/monitoring.md'].flatMap((file) =>
-    [...readFileSync(file, 'utf8').matchAll(/```promql\n([\s\S]*?)```/g)].flatMap(([, block]) =>
-      (block ?? '')
-        .trim()
-        .split('\n')
-        .map((expr) => ({ where: file, expr })),
-    ),
-  );
   const asked = [
     ...alertRules().map(({ alert, expr }) => ({ where: alert, expr })),
     ...recordingRules().map(({ record, expr }) => ({ where: record, expr })),
     ...dashboardQueries('1m').map(({ dashboard, panel, expr }) => ({ where: `${dashboard}: ${panel}`, expr })),
-    ...inPages,
+    ...runbookQueries(),
   ];
 
   test.each(asked)('$where: $expr', ({ expr }) => {

@@ -10,11 +10,9 @@ import { Seconds } from '@grafana/grafana-foundation-sdk/units';
 /** The Prometheus that the viewer chose; provisioning names ours. */
 const SOURCE = { type: 'prometheus', uid: '$datasource' } as const;
 
-/** A quarter, a third and the whole of Grafana's grid of 24 columns. */
+/** A quarter and a half of Grafana's grid of 24 columns. */
 export const QUARTER = 6;
-export const THIRD = 8;
-export const HALF = 12;
-export const WHOLE = 24;
+const HALF = 12;
 const STAT_ROWS = 4;
 const LINE_ROWS = 8;
 
