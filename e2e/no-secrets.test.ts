@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { Passkeys, type RunView } from '@counterstamp/api-contract';
 import { SERVICES } from '@counterstamp/manifest-core';
@@ -6,6 +7,7 @@ import { generateSigningKey } from '@counterstamp/signatures';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type Browser, createBrowser, invited } from '../testing/browser.ts';
 import { type Fleet, poll, type ServiceProcess } from '../testing/fleet.ts';
+import { type Collector, startCollector } from '../testing/otlp-collector.ts';
 import { TEST_ROLE_PREFIX, TEST_SECRET } from '../testing/store-fixture.ts';
 import { testFleet } from '../testing/test-fleet.ts';
 import { testIds } from '../testing/test-ids.ts';
@@ -17,11 +19,15 @@ const PERSONAL = 'Wilhelmina Ostrowska, 7 Quince Lane';
 /** How the caller names that person. */
 const SUBJECT = 'customer_ostrowska_7';
 
+/** By which the fleet is known to whoever gathers its spans. */
+const COLLECTOR_TOKEN = randomBytes(24).toString('base64url');
+
 /** What nobody should be able to read by the way, by a name that a failure may show. */
 type Secrets = Map<string, string>;
 
 describe('what is secret or personal stays out of what everybody sees', () => {
   let fleet: Fleet;
+  let collector: Collector;
   let secrets: Secrets;
   /** Every answer that was a refusal or a fault, headers and body. */
   const problems: string[] = [];
@@ -30,6 +36,8 @@ describe('what is secret or personal stays out of what everybody sees', () => {
   const faults: string[] = [];
   let commandLines: string[];
   let logs: { service: string; text: string }[];
+  /** Runs that were asked for: what is meant to be found. */
+  const asked: string[] = [];
 
   beforeAll(async () => {
     const send = globalThis.fetch;
@@ -39,7 +47,14 @@ describe('what is secret or personal stays out of what everybody sees', () => {
       return response;
     });
     // Whatever a process may ever log, it logs here.
-    fleet = await testFleet('postgres', undefined, { COUNTERSTAMP_DEV: '0', LOG_LEVEL: 'trace' });
+    collector = await startCollector();
+    fleet = await testFleet('postgres', undefined, {
+      COUNTERSTAMP_DEV: '0',
+      LOG_LEVEL: 'trace',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_EXPORTER_OTLP_HEADERS: `authorization=Bearer%20${COLLECTOR_TOKEN}`,
+      OTEL_BSP_SCHEDULE_DELAY: '100',
+    });
     secrets = secretsOf(fleet);
     await aLife();
     for (const { port } of running())
@@ -50,6 +65,7 @@ describe('what is secret or personal stays out of what everybody sees', () => {
   afterAll(async () => {
     vi.restoreAllMocks();
     await fleet?.stop();
+    await collector?.close();
   }, 30_000);
 
   const running = (): ServiceProcess[] => fleet.processes.filter(({ port }) => port !== 0);
@@ -155,7 +171,7 @@ describe('what is secret or personal stays out of what everybody sees', () => {
     for (const { status } of await Promise.all(sent)) expect(status).toBeGreaterThanOrEqual(400);
   }
 
-  async function asked(): Promise<RunView> {
+  async function aRequest(): Promise<RunView> {
     const seeded = await fleet.seed();
     await fleet.fault(seeded.payment_id, { kind: 'error_after_accept', status: 500 });
     const run_id = await fleet.request(seeded, {
@@ -163,6 +179,7 @@ describe('what is secret or personal stays out of what everybody sees', () => {
       context: [{ source: 'customer_message', text: PERSONAL }],
       input: { order_id: seeded.order_id, requested_amount_minor: 4200, currency: 'USD', reason: PERSONAL },
     });
+    asked.push(run_id);
     return await fleet.until(run_id, ['awaiting_approval']);
   }
 
@@ -174,7 +191,7 @@ describe('what is secret or personal stays out of what everybody sees', () => {
 
   /** A signed approval, and a provider that performs it and answers with an error. */
   async function approveThroughAFailure(person: Browser): Promise<void> {
-    const run = await asked();
+    const run = await aRequest();
     const { passkeys } = Passkeys.parse((await person.send('GET', '/v1/passkeys')).body);
     const approve = { ...shown(run), decision: 'approve' };
     const asking = { ...approve, credential_id: passkeys[0]?.credential_id };
@@ -187,7 +204,7 @@ describe('what is secret or personal stays out of what everybody sees', () => {
 
   /** A fault of ours: Postgres refuses the row, and names it whole to whoever asked. */
   async function rejectThroughAFault(person: Browser): Promise<void> {
-    const run = await asked();
+    const run = await aRequest();
     const reject = { ...shown(run), decision: 'reject', reason: PERSONAL };
     await fleet.owner`alter table cs.decision add constraint broken check (decision <> 'reject') not valid`;
     expect(await person.decide(run.run_id, reject)).toMatchObject({ status: 500, body: { code: 'internal_error' } });
@@ -222,6 +239,26 @@ describe('what is secret or personal stays out of what everybody sees', () => {
     expect(logs.map(({ service }) => service).sort()).toEqual([...SERVICES].sort());
     for (const { service, text } of logs)
       expect(found(text, secrets, { PERSONAL, SUBJECT }), `log of the ${service}`).toEqual([]);
+  });
+
+  test('no span holds a secret or a word about a person', () => {
+    expect(collector.authorizations).toEqual(new Set([`Bearer ${COLLECTOR_TOKEN}`]));
+    for (const service of SERVICES)
+      expect(collector.spans.filter((span) => span.service === service).length, service).toBeGreaterThan(0);
+    for (const body of collector.bodies) expect(found(body, secrets, { PERSONAL, SUBJECT })).toEqual([]);
+  });
+
+  test('what is meant to be seen is found in the same places: the runs in logs and spans, the services in metrics', () => {
+    expect(asked).toHaveLength(2);
+    for (const run_id of asked) {
+      const where = logs.filter(({ text }) => text.includes(run_id)).map(({ service }) => service);
+      expect(where).toEqual(expect.arrayContaining(['preflight']));
+      expect(collector.bodies.some((body) => body.includes(run_id))).toBe(true);
+      expect(
+        logs.find(({ text }) => new RegExp(`"trace_id":"[0-9a-f]{32}".*${run_id}|${run_id}.*"trace_id"`).test(text)),
+      ).toBeDefined();
+    }
+    for (const service of SERVICES) expect(metrics.join('\n')).toContain(`service="${service}"`);
   });
 
   test('the log of the api tells of the fault all the same', () => {
@@ -279,6 +316,7 @@ function secretsOf(fleet: Fleet): Secrets {
     ['checkpoint key', privatePart(env.COUNTERSTAMP_CHECKPOINT_KEY ?? '')],
     ['data key', env.COUNTERSTAMP_DATA_KEY ?? ''],
     ['secret of the logins', TEST_SECRET],
+    ['token of the collector', COLLECTOR_TOKEN],
     ['key that writes at the provider', 'sk_sandbox'],
     ['key that reads at the provider', 'rk_sandbox'],
   ]);

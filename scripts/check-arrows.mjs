@@ -36,6 +36,10 @@ const OWNERS = {
   'drizzle-orm': 'packages/manifest-store',
   'prom-client': 'packages/telemetry',
   pino: 'packages/telemetry',
+  '@opentelemetry/api': 'packages/telemetry',
+  '@opentelemetry/exporter-trace-otlp-http': 'packages/telemetry',
+  '@opentelemetry/resources': 'packages/telemetry',
+  '@opentelemetry/sdk-trace-node': 'packages/telemetry',
   'openid-client': 'services/api',
 };
 

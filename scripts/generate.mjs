@@ -23,7 +23,7 @@ import {
 import { environment as preflight } from '@counterstamp/preflight';
 import { environment as reconciler } from '@counterstamp/reconciler';
 import { describeDurations, describeEnvironment, withSecretFiles } from '@counterstamp/stage-runtime';
-import { CLOSED_BY_CODE, METRICS } from '@counterstamp/telemetry';
+import { CLOSED_BY_CODE, LOG_FIELDS, METRICS, SPAN_ATTRIBUTES, SPANS } from '@counterstamp/telemetry';
 import { environment as verifier } from '@counterstamp/verifier';
 import { tsImport } from 'tsx/esm/api';
 
@@ -288,6 +288,41 @@ ${metricTable(ofProcess)}`;
 // They are typed by Grafana's own package and need no build.
 const { DASHBOARDS } = await tsImport('../deploy/grafana/dashboards.ts', import.meta.url);
 
+const code = (names) => names.map((name) => `\`${name}\``).join(', ');
+const spansAndLogFields = `# Spans and log fields
+
+${GENERATED.replace('packages/manifest-core', 'packages/telemetry/src/span-catalogue.ts')}
+
+Names and values come from the code and the tables of a run: ids, words of closed sets, numbers. No span and no attribute holds a payload, an amount, a
+tenant, or a text that a person, a model or another system wrote. How to turn traces on and read them: [traces](../guides/traces.md).
+
+## Spans
+
+| span | by | below | what it is | attributes |
+|---|---|---|---|---|
+${Object.values(SPANS)
+  .map((span) => `| \`${span.name}\` | ${span.by} | ${span.under} | ${cell(span.meaning)} | ${code(span.attributes)} |`)
+  .join('\n')}
+
+On a span that ended with an error also \`error.type\`.
+
+| attribute | what it says |
+|---|---|
+${Object.entries(SPAN_ATTRIBUTES)
+  .map(([name, meaning]) => `| \`${name}\` | ${cell(meaning)} |`)
+  .join('\n')}
+
+## Log fields
+
+One JSON object a line, on standard output. What a reader filters by is a field; \`message\` is the same sentence each time.
+
+| field | what it says |
+|---|---|
+${Object.entries(LOG_FIELDS)
+  .map(([name, meaning]) => `| \`${name}\` | ${cell(meaning)} |`)
+  .join('\n')}
+`;
+
 const files = {
   'packages/manifest-store/migrations/0005_recovery_legal_moves.sql': legalMovesSql,
   'docs/reference/states.md': states,
@@ -298,6 +333,7 @@ const files = {
   'docs/reference/configuration.md': configuration,
   'docs/reference/event-format.md': events,
   'docs/reference/metrics.md': metrics,
+  'docs/reference/spans-and-log-fields.md': spansAndLogFields,
   ...Object.fromEntries(
     Object.entries(DASHBOARDS).map(([name, dashboard]) => [
       `deploy/grafana/dashboards/${name}.json`,

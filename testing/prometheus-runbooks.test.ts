@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { METRICS, type MetricEntry } from '@counterstamp/telemetry';
 import { createProgram } from 'counterstamp';
 import { describe, expect, test } from 'vitest';
@@ -101,6 +101,26 @@ describe('commands of the runbooks', () => {
     },
     10_000,
   );
+});
+
+describe('log lines of the runbooks', () => {
+  const told = pages.flatMap((name) =>
+    page(name)
+      .split('\n')
+      .filter((line) => line.startsWith('In the log'))
+      .flatMap((line) => [...line.matchAll(/`([^`]+)`/g)].map(([, text = '']) => text))
+      .filter((text) => text.includes(' ')),
+  );
+  const sources = ['packages', 'services']
+    .flatMap((parent) => readdirSync(parent).map((name) => `${parent}/${name}/src`))
+    .flatMap((folder) => readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((name) => `${folder}/${name}`))
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+    .map((name) => readFileSync(name, 'utf8'))
+    .join('\n');
+
+  test.each([...new Set(told)])('%s', (text) => {
+    expect(sources).toContain(text);
+  });
 });
 
 describe('what rules, dashboards and runbooks ask for', () => {

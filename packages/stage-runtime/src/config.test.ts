@@ -1,7 +1,8 @@
 import { PROFILES } from '@counterstamp/manifest-core';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { type Environment, parseServiceConfig, variable } from './config.ts';
+import { type Environment, parseServiceConfig } from './config.ts';
+import { variable } from './variable.ts';
 
 const OWN = z.object({ COUNTERSTAMP_SHOP_URL: variable.url('http:', 'https:'), COUNTERSTAMP_KEY: z.string().min(1) });
 const SECRET = 'a-secret-of-at-least-16';

@@ -16,9 +16,12 @@ import {
   serviceUrl,
 } from '@counterstamp/manifest-store';
 import type { QueueSettings } from '@counterstamp/stage-queue';
+import type { TracingSettings } from '@counterstamp/telemetry';
 import { z } from 'zod';
 import { type FailpointAction, parseFailpoints } from './ports/failpoint.ts';
 import { withSecretFiles } from './secret-files.ts';
+import { TRACING_VARIABLES, tracingOf } from './tracing-environment.ts';
+import { variable } from './variable.ts';
 
 /** The process environment before it is parsed. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -38,6 +41,8 @@ export interface ServiceConfig {
   /** What seals and opens personal data; absent only in development, where it stays in plain text. */
   sealing?: Sealing;
   log_level: string;
+  /** Absent: nothing is traced. */
+  tracing?: TracingSettings;
   http_host: string;
   /** 0: any free port. */
   http_port: number;
@@ -46,47 +51,7 @@ export interface ServiceConfig {
 
 export type ConfigResult<C> = { ok: true; config: C } | { ok: false; faults: string[] };
 
-const url = (...protocols: string[]) =>
-  z
-    .string()
-    .refine(
-      (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol),
-      `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(' or ')}`,
-    );
-const wholeNumber = (max: number, min = 0) =>
-  z
-    .string()
-    .regex(/^\d{1,10}$/, 'must be a whole number')
-    .transform(Number)
-    .refine((value) => value >= min && value <= max, `must be between ${min} and ${max}`);
-const flag = z.enum(['0', '1'], 'must be 0 or 1').transform((value) => value === '1');
-const origin = z
-  .string()
-  .refine(isConsoleOrigin, 'must be an origin (scheme, host and port, nothing after), https:// or http://localhost');
-/** What `parse` makes of the text; the sentence of its RangeError is the fault, and must not repeat the text. */
-const parsed = <T>(parse: (text: string) => T) =>
-  z.string().transform((text, context) => {
-    try {
-      return parse(text);
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
-      context.addIssue(error.message);
-      return z.NEVER;
-    }
-  });
-
-/** The shapes that environment variables take; for the services' own `config.ts`. */
-export const variable = { url, wholeNumber, flag, origin, parsed };
-
-/** Browsers hand out passkeys over https, and at home over http as well; never to an address that is a number. */
-function isConsoleOrigin(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const asked = new URL(text);
-  return (
-    asked.origin === text &&
-    (asked.protocol === 'https:' || (asked.protocol === 'http:' && asked.hostname === 'localhost'))
-  );
-}
+const { url, wholeNumber, flag } = variable;
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
@@ -149,6 +114,7 @@ export const Common = z.object({
     .enum(LOG_LEVELS)
     .default('info')
     .describe(`what is logged: ${LOG_LEVELS.join(', ')}`),
+  ...TRACING_VARIABLES,
 });
 
 /** Hints of one queue that a process works on at a time when nobody says otherwise. */
@@ -205,6 +171,8 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
 
   const sealing = sealingOf(common?.COUNTERSTAMP_DATA_KEY, common !== undefined && !development, faults);
 
+  const tracing = common === undefined ? undefined : tracingOf(common, faults);
+
   const database_url = common === undefined ? undefined : databaseUrl(service, set, common, faults);
   if (common === undefined || own === undefined || database_url === undefined || faults.length > 0) {
     const missing = [...given.unread].map((name) => `${name}: is required`);
@@ -224,6 +192,7 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
       failpoints: failpoints.actions,
       ...(sealing === undefined ? {} : { sealing }),
       log_level: common.LOG_LEVEL,
+      ...(tracing === undefined ? {} : { tracing }),
       http_host: common.COUNTERSTAMP_HTTP_HOST,
       http_port: common.COUNTERSTAMP_HTTP_PORT ?? defaults.http_port,
       concurrency: common.COUNTERSTAMP_CONCURRENCY ?? defaults.concurrency ?? CONCURRENCY_DEFAULT,

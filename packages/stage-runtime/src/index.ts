@@ -4,7 +4,6 @@ export {
   parseDurations,
   parseServiceConfig,
   type ServiceConfig,
-  variable,
 } from './config.ts';
 export { deferral } from './deferral.ts';
 export {
@@ -26,4 +25,5 @@ export { withSecretFiles } from './secret-files.ts';
 export { holdSessionLease, type SessionLease } from './session-lease.ts';
 export { createStageLoop, type Judge, type StageDecision, type StageLoopDeps } from './stage-loop.ts';
 export { type StageService, startStageService, workerStore } from './stage-service.ts';
+export { variable } from './variable.ts';
 export { VERSION } from './version.ts';

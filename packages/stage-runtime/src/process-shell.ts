@@ -11,7 +11,15 @@ import {
   sealingFault,
 } from '@counterstamp/manifest-store';
 import { checkRedis, type HintQueue, openHintQueue } from '@counterstamp/stage-queue';
-import { createLogger, createMetrics, type Logger, type Metrics } from '@counterstamp/telemetry';
+import {
+  createLogger,
+  createMetrics,
+  endTracing,
+  inSpan,
+  type Logger,
+  type Metrics,
+  startTracing,
+} from '@counterstamp/telemetry';
 import type { ConfigResult, Environment, ServiceConfig } from './config.ts';
 import type { Readiness } from './health-server.ts';
 import { systemClock } from './ports/clock.ts';
@@ -21,6 +29,9 @@ import { VERSION } from './version.ts';
 
 /** sysexits.h EX_CONFIG: a supervisor must not restart what only a person can correct. */
 export const EXIT_CONFIG = 78;
+
+/** The last spans may take this long to be delivered, in milliseconds: a collector that hangs must not hold up a deployment. */
+const SPANS_FLUSH_MS = 1_500;
 
 /** What the shell hands to a service. */
 export interface Shell<C> {
@@ -69,6 +80,12 @@ export async function runService<C extends ServiceConfig>(
   const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend }, log);
   observeStatements((ms, answered) => metrics.statement(ms, answered));
   metrics.onPool(() => ({ limit: POOL_MAX, ...openStatements() }));
+  if (config.tracing !== undefined)
+    await startTracing(
+      config.tracing,
+      { service: config.service, instance_id },
+      { log, monotonicMs: () => systemClock.monotonicMs() },
+    );
   const sql = connect(config.database_url, { applicationName: `counterstamp-${config.service}` });
   const queue = openHintQueue(config.queue, {
     onError: (error, where) =>
@@ -123,6 +140,7 @@ export async function runService<C extends ServiceConfig>(
   await running.drain(config.durations.drain_grace_ms);
   await queue.close();
   await sql.end({ timeout: 2 });
+  await Promise.race([endTracing(), systemClock.sleep(SPANS_FLUSH_MS)]);
   log.info('drained');
   process.exit(0);
 }
@@ -145,7 +163,11 @@ async function queueFault({ queue }: ServiceConfig): Promise<string | undefined>
 function hintPort(queue: HintQueue, metrics: Metrics, log: Logger): Queue {
   return {
     async hint(stage, hint) {
-      const result = await queue.hint(stage, hint);
+      const result = await inSpan('hint', { stage }, async (span) => {
+        const sent = await queue.hint(stage, hint);
+        span.set({ result: sent === 'queued' ? 'queued' : 'unavailable' });
+        return sent;
+      });
       if (result === 'queued') {
         metrics.hint(stage, 'queued');
         return;

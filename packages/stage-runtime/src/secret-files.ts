@@ -3,7 +3,7 @@ import type { Environment } from './config.ts';
 
 /** Variables that carry a password or a key, and so may be given as a file: `NAME_FILE` instead of `NAME`. */
 const SECRET_NAME =
-  /^(DATABASE_URL|REDIS_URL|COUNTERSTAMP_SECRET|COUNTERSTAMP_OIDC_CLIENT_SECRET|COUNTERSTAMP_([A-Z]+_)*KEYS?|COUNTERSTAMP_[A-Z]+_DATABASE_URL)$/;
+  /^(DATABASE_URL|REDIS_URL|COUNTERSTAMP_SECRET|COUNTERSTAMP_OIDC_CLIENT_SECRET|COUNTERSTAMP_([A-Z]+_)*KEYS?|COUNTERSTAMP_[A-Z]+_DATABASE_URL|OTEL_EXPORTER_OTLP_(TRACES_)?HEADERS)$/;
 
 /** Longest secret file, bytes. A URL or a key is far shorter; a log or a device that is named by mistake is not read to its end. */
 const SECRET_MAX_BYTES = 16_384;

@@ -107,6 +107,18 @@ describe('a hint', () => {
     expect(rig.hints).toEqual([{ stage: 'collect', run_id: RUN_ID, revision: 7 }]);
   });
 
+  test('leaves lines that name the trace of a run that came with one, though nobody traces here', async () => {
+    const traced = { ...queued, trace_context: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' };
+    const rig = lab(traced, {
+      preflight: (run) =>
+        Promise.resolve(run.manifest.state === 'queued' ? commit('request_loaded') : commit('checks_passed')),
+    });
+    await rig.take('preflight');
+    const committed = rig.lines.filter(({ message }) => message === 'committed');
+    expect(committed[0]).toMatchObject({ run_id: RUN_ID, trace_id: '4bf92f3577b34da6a3ce929d0e0e4736' });
+    expect(committed[0]).not.toHaveProperty('span_id');
+  });
+
   test('carries the run on in the same job while its next stage is served here, without a hint', async () => {
     const rig = lab(
       queued,

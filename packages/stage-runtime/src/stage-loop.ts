@@ -14,7 +14,14 @@ import {
   type Trigger,
   transitionRule,
 } from '@counterstamp/manifest-core';
-import type { DeferralCode, Logger, Metrics } from '@counterstamp/telemetry';
+import {
+  type DeferralCode,
+  inCommitSpan,
+  inRunSpan,
+  type Logger,
+  type Metrics,
+  traceFieldsOf,
+} from '@counterstamp/telemetry';
 
 /** What a stage makes of a run: one move, a wait on the same revision, or nothing. */
 export type StageDecision =
@@ -72,31 +79,43 @@ export function createStageLoop(
           log.debug({ revision: run.manifest.revision, state: run.manifest.state }, 'nothing to do here for this run');
           return;
         }
-        log = deps.log.child({ run_id, stage, revision: run.manifest.revision });
-        const decision = await judge(run);
-        const row = await settle(decision, run, stage, log);
-        if (row === 'lost') {
-          metrics.swapLost(stage);
-          log.info({ lost: lost + 1 }, 'another worker committed first; looking again');
-          if (++lost >= LOST_MAX) return;
-          continue;
-        }
-        if (row === null) return;
-        if (row.state !== run.manifest.state)
-          metrics.stateLeft(run.manifest.state, run.nowMs - epochMs(run.manifest.state_since));
-        const next = stageOf(row);
-        // What a closed run still waits for is a clock: the sweeper's to end.
-        if (next === null || isClosed(row.state)) return;
-        if (judges[next] === undefined) {
-          await failpoint.reach(
-            hinted === 'execute' ? 'outcome.committed.before-hint' : 'stage.committed.before-hint',
-            run_id,
-          );
-          await queue.hint(next, { run_id, revision: row.revision });
-          return;
-        }
-        // A wait that was just set (a look-up backed off, a read to be repeated) is the sweeper's to end.
-        if (row.state === run.manifest.state && waits(decision)) return;
+        const { manifest } = run;
+        log = deps.log.child({ run_id, stage, revision: manifest.revision, ...traceFieldsOf(manifest) });
+        const goesOn = await inRunSpan(
+          manifest,
+          `stage ${stage}`,
+          { stage, revision: manifest.revision },
+          async (span) => {
+            const decision = await judge(run);
+            const row = await settle(decision, run, stage, log);
+            span.set({
+              result: row === 'lost' ? 'lost' : RESULTS[decision.kind],
+              deferral: decision.kind === 'defer' ? decision.code : undefined,
+            });
+            if (row === 'lost') {
+              metrics.swapLost(stage);
+              log.info({ lost: lost + 1 }, 'another worker committed first; looking again');
+              return ++lost < LOST_MAX;
+            }
+            if (row === null) return false;
+            if (row.state !== manifest.state)
+              metrics.stateLeft(manifest.state, run.nowMs - epochMs(manifest.state_since));
+            const next = stageOf(row);
+            // What a closed run still waits for is a clock: the sweeper's to end.
+            if (next === null || isClosed(row.state)) return false;
+            if (judges[next] === undefined) {
+              await failpoint.reach(
+                hinted === 'execute' ? 'outcome.committed.before-hint' : 'stage.committed.before-hint',
+                run_id,
+              );
+              await queue.hint(next, { run_id, revision: row.revision });
+              return false;
+            }
+            // A wait that was just set (a look-up backed off, a read to be repeated) is the sweeper's to end.
+            return row.state !== manifest.state || !waits(decision);
+          },
+        );
+        if (!goesOn) return;
       }
       log.warn({ moves: MOVES_MAX }, 'left to the sweeper after too many moves in one go');
     } finally {
@@ -116,15 +135,19 @@ export function createStageLoop(
         const rule = transitionRule(state, decision.on);
         if (rule === undefined) throw new Error(`${stage} decided on an illegal move: ${state} on ${decision.on}`);
         await failpoint.reach('stage.before-commit', run_id);
-        const outcome = await store.commitStage({
-          run_id,
-          expected: revision,
-          from: state,
-          on: decision.on,
-          to: rule.to,
-          facts: decision.facts,
-          wake_in_ms: decision.wake_in_ms,
-        });
+        const outcome = await inCommitSpan(
+          { from: state, to: rule.to, trigger: decision.on, facts: decision.facts },
+          () =>
+            store.commitStage({
+              run_id,
+              expected: revision,
+              from: state,
+              on: decision.on,
+              to: rule.to,
+              facts: decision.facts,
+              wake_in_ms: decision.wake_in_ms,
+            }),
+        );
         if (outcome.kind === 'stale_revision') return 'lost';
         const code = decision.facts.stop_reason?.code;
         log.info(
@@ -155,6 +178,15 @@ export function createStageLoop(
     }
   }
 }
+
+/** What a decision came to, in a span. */
+const RESULTS = {
+  commit: 'committed',
+  committed: 'committed',
+  defer: 'deferred',
+  nothing: 'nothing',
+  reload: 'lost',
+} as const satisfies Record<StageDecision['kind'], string>;
 
 /** Triggers that keep the state in order to try again later. */
 const WAITS: ReadonlySet<Trigger> = new Set<Trigger>([

@@ -14,3 +14,23 @@ export {
 export type { Backlog, Census } from './census-metrics.ts';
 export { createLogger, type Logger } from './logger.ts';
 export { type CommittedMove, createMetrics, type DatabasePool, type Metrics } from './metrics.ts';
+export { LOG_FIELDS, SPAN_ATTRIBUTES, SPANS } from './span-catalogue.ts';
+export { parseTraceparent, type TracedRun } from './trace-context.ts';
+export {
+  currentTraceId,
+  currentTraceparent,
+  endTracing,
+  inCommitSpan,
+  inDecideSpan,
+  inRunSpan,
+  inServerSpan,
+  inSpan,
+  isTracing,
+  moveAttributes,
+  SAMPLERS,
+  type SamplerName,
+  startSpan,
+  startTracing,
+  type TracingSettings,
+  traceFieldsOf,
+} from './tracing.ts';

@@ -1,4 +1,5 @@
 import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino';
+import { traceFields } from './tracing.ts';
 
 export type { Logger };
 
@@ -6,7 +7,7 @@ export type { Logger };
 const QUOTING = ['detail', 'where'];
 
 /**
- * A JSON logger for one process. Fields of the catalogue: `service`, `instance_id`, `run_id`, `revision`, `stage`, `tenant_id`, `code`.
+ * A JSON logger for one process, with the fields of the catalogue (docs/reference/spans-and-log-fields.md). Inside a span every line names it.
  * What could hold a secret is censored wherever it is nested two deep or less, and so is what Postgres quotes of
  * the data in an error.
  */
@@ -19,6 +20,7 @@ export function createLogger(
     base: { service: options.service, instance_id: options.instance_id },
     timestamp: stdTimeFunctions.isoTime,
     messageKey: 'message',
+    mixin: traceFields,
     formatters: { level: (label: string) => ({ level: label }) },
     redact: {
       paths: [

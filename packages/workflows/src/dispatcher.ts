@@ -1,5 +1,6 @@
 import type { Read } from '@counterstamp/connectors';
-import { keepText, type Manifest } from '@counterstamp/manifest-core';
+import { type JsonObject, keepText, type Manifest } from '@counterstamp/manifest-core';
+import { inSpan } from '@counterstamp/telemetry';
 import type { Call, OperationKind, Workflow } from './define-workflow.ts';
 
 /** States in which an operation of each kind may be called. */
@@ -40,7 +41,14 @@ export function refuseOperation(
 
 /** The one way of a worker to read the outside for a run. */
 export function callFor(workflow: Workflow, run: Manifest, reads: Readonly<Record<string, Read>>): Call {
-  return async (operation, args) => {
+  return (operation, args) =>
+    inSpan('facts', { operation }, async (span) => {
+      const outcome = await called(operation, args);
+      span.set({ result: outcome.kind });
+      return outcome;
+    });
+
+  async function called(operation: string, args: JsonObject): ReturnType<Call> {
     const refused = refuseOperation(workflow, run, operation, 'read');
     if (refused !== undefined) return { kind: 'not_permitted', reason: refused };
     if ('tenant_id' in args && args.tenant_id !== run.tenant_id)
@@ -56,5 +64,5 @@ export function callFor(workflow: Workflow, run: Manifest, reads: Readonly<Recor
         reason: `connector_failed: ${error instanceof Error ? keepText(error.message, 200) : 'unknown'}`,
       };
     }
-  };
+  }
 }

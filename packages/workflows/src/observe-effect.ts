@@ -1,5 +1,6 @@
 import type { Observation } from '@counterstamp/connectors';
 import { keepText, type Manifest } from '@counterstamp/manifest-core';
+import { inSpan } from '@counterstamp/telemetry';
 import type { Workflow } from './define-workflow.ts';
 import { refuseOperation } from './dispatcher.ts';
 
@@ -20,12 +21,18 @@ export async function observeEffect(run: Manifest, workflow: Workflow | undefine
   if (run.action === null) throw new Error('a run may have had an effect without an action');
   const refused = refuseOperation(workflow, run, workflow.observeOperation, 'read');
   if (refused !== undefined) return { kind: 'unknown', reason: refused };
+  const binding = {
+    run_id: run.run_id,
+    action_digest: run.action.digest,
+    attempts: run.attempts,
+    fields: workflow.verifiedFields,
+  };
+  const { fields } = run.action;
   try {
-    return await workflow.connector.observe(run.action.fields, {
-      run_id: run.run_id,
-      action_digest: run.action.digest,
-      attempts: run.attempts,
-      fields: workflow.verifiedFields,
+    return await inSpan('look-up', { operation: workflow.observeOperation }, async (span) => {
+      const observation = await workflow.connector.observe(fields, binding);
+      span.set({ result: lookResult(observation) });
+      return observation;
     });
   } catch (error) {
     // A connector's bug is a look that showed nothing: counted like any other, so that it cannot keep a run for ever.

@@ -1,6 +1,7 @@
 import { KEY_SCHEME, OPENAPI_PATH, ROUTES, SESSION_SCHEME } from '@counterstamp/api-contract';
 import { ERRORS, RunId } from '@counterstamp/manifest-core';
 import { NotPermitted, StoreUnavailable } from '@counterstamp/manifest-store';
+import { currentTraceId, inServerSpan } from '@counterstamp/telemetry';
 import { OpenAPIHono, type RouteConfig } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { secureHeaders } from 'hono/secure-headers';
@@ -36,6 +37,9 @@ const AUDIT_PATH_MAX = 200;
 /** Seconds for which browsers keep to https: two years, as the preload lists ask. */
 const HSTS_S = 63_072_000;
 
+/** Asked every few seconds by whatever runs the process: no work of anybody's, and so not traced. */
+const PROBES: readonly string[] = [ROUTES.health.path, ROUTES.readiness.path];
+
 const METHODS: readonly string[] = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'];
 
 /** What the server says beside a request: the socket that it came by; nothing, where a test calls without a server. */
@@ -68,11 +72,19 @@ export function createApp(deps: ApiDeps): Api {
 
   app.use(async (c, next) => {
     const startedAt = deps.clock.monotonicMs();
-    await next();
+    const method = METHODS.includes(c.req.method) ? c.req.method : 'other';
+    if (PROBES.includes(c.req.path)) await next();
+    else
+      await inServerSpan(traceparentOf(c.req.raw), method, async (span) => {
+        await next();
+        const route = c.get('route');
+        if (route !== undefined) span.name(`${method} ${route}`);
+        span.set({ 'http.route': route, 'http.response.status_code': c.res.status });
+      });
     c.header('cache-control', 'no-store');
     deps.observe?.({
       route: c.get('route') ?? 'unmatched',
-      method: METHODS.includes(c.req.method) ? c.req.method : 'other',
+      method,
       status: c.res.status,
       duration_ms: deps.clock.monotonicMs() - startedAt,
     });
@@ -101,7 +113,7 @@ export function createApp(deps: ApiDeps): Api {
     }
     // Disabled between the check of its key and the commit.
     if (error instanceof NotPermitted) return problemResponse(refused('unauthenticated'));
-    const trace_id = traceparentOf(c.req.raw)?.split('-')[1] ?? deps.ids.uuid().replaceAll('-', '');
+    const trace_id = currentTraceId() ?? traceparentOf(c.req.raw)?.split('-')[1] ?? deps.ids.uuid().replaceAll('-', '');
     deps.log.error({ err: error, trace_id, route: c.get('route'), method: c.req.method }, 'a request failed');
     return problemResponse(refused('internal_error', '', { trace_id }));
   });

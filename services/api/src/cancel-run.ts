@@ -1,5 +1,6 @@
 import { CancelBody, type RunStanding } from '@counterstamp/api-contract';
 import { parseWith, stopReason } from '@counterstamp/manifest-core';
+import { inRunSpan, moveAttributes } from '@counterstamp/telemetry';
 import { type Answer, answered, type Call, isBeforeDispatch, runIdOf, SWAPS_MAX } from './command.ts';
 import { refused, refusedBy } from './problem.ts';
 import { readJsonBody } from './raw-body.ts';
@@ -20,14 +21,20 @@ export async function cancelRun(call: Call): Promise<Answer<RunStanding>> {
     if (loaded === undefined) return refused('run_not_found');
     const { state, revision } = loaded.manifest;
     if (!isBeforeDispatch(state)) return refused('not_cancellable', '', { detail: `the run is ${state} already` });
-    const outcome = await deps.store.commit(who, {
-      run_id,
-      expected: revision,
-      from: state,
-      on: 'cancelled',
-      to: 'rejected',
-      facts: { stop_reason: stopReason('cancelled', body.value.reason) },
-      wake_in_ms: null,
+    const facts = { stop_reason: stopReason('cancelled', body.value.reason) };
+    const move = moveAttributes({ from: state, to: 'rejected', trigger: 'cancelled', facts });
+    const outcome = await inRunSpan(loaded.manifest, 'cancel', move, async (span) => {
+      const committed = await deps.store.commit(who, {
+        run_id,
+        expected: revision,
+        from: state,
+        on: 'cancelled',
+        to: 'rejected',
+        facts,
+        wake_in_ms: null,
+      });
+      span.set({ result: committed.kind });
+      return committed;
     });
     if (outcome.kind === 'committed')
       return answered({ run_id, state: outcome.row.state, revision: outcome.row.revision });

@@ -13,6 +13,7 @@ import {
   runIdFromUuid,
   settleMs,
 } from '@counterstamp/manifest-core';
+import { currentTraceparent } from '@counterstamp/telemetry';
 import { type Answer, answered, type Call } from './command.ts';
 import { refused, refusedBy } from './problem.ts';
 import { proposalDraft } from './proposals.ts';
@@ -130,7 +131,7 @@ function newRun({ deps, who, request }: Call, body: JsonValue): Parsed<NewRun> {
       wake_in_ms: deps.durations.stage_lease_ms,
       settle_ms: settleMs(deps.durations, door.visibilityMs),
       open_runs_max: deps.limits.open_runs_max,
-      trace_context: traceparentOf(request),
+      trace_context: currentTraceparent() ?? traceparentOf(request),
     },
   };
 }

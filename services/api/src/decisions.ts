@@ -1,6 +1,7 @@
 import { DecideBody, type DecidedRun } from '@counterstamp/api-contract';
 import type { RunId } from '@counterstamp/manifest-core';
 import type { DecisionCommit } from '@counterstamp/manifest-store';
+import { inRunSpan, isTracing, type TracedRun } from '@counterstamp/telemetry';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
 import { type Refused, refused } from './problem.ts';
 import { readBody } from './raw-body.ts';
@@ -27,26 +28,34 @@ export async function decide(call: Call): Promise<Answer<DecidedRun>> {
   if (!proof.ok) return proof.refused;
 
   const { assertion: _, break_glass = false, reason = null, ...shown } = body.value;
-  const { result, decided, row } = await deps.store.decide(
-    who,
-    {
-      run_id,
-      ...shown,
-      decision_id: deps.ids.id('decision'),
-      method: proof.method,
-      break_glass,
-      assertion: proof.assertion,
-      reason,
+  const { decision: wanted } = shown;
+  const { result, decided, row } = await inRunSpan(
+    await tracedRun(call, run_id),
+    'decision',
+    { decision: wanted },
+    async (span) => {
+      const judged = await deps.store.decide(
+        who,
+        {
+          run_id,
+          ...shown,
+          decision_id: deps.ids.id('decision'),
+          method: proof.method,
+          break_glass,
+          assertion: proof.assertion,
+          reason,
+        },
+        deps.durations.stage_lease_ms,
+      );
+      span.set({ result: judged.result });
+      if (judged.result === 'recorded' && judged.row !== null) hints.send(judged.row, 'decision.committed.before-hint');
+      return judged;
     },
-    deps.durations.stage_lease_ms,
   );
   if (result === 'recorded' || result === 'repeated') {
     const decision = decided.findLast((one) => one.principal_id === who.principal_id);
     if (row === null || decision === undefined) throw new Error(`a decision was ${result}, but it is not there`);
-    if (result === 'recorded') {
-      if (break_glass) raiseBrokenGlass(call, row.run_id, decision.decision_id);
-      hints.send(row, 'decision.committed.before-hint');
-    }
+    if (result === 'recorded' && break_glass) raiseBrokenGlass(call, row.run_id, decision.decision_id);
     return answered({ result, run_id, state: row.state, revision: row.revision, decision, decisions: decided });
   }
   return refused(result, PATHS[result] ?? '', {
@@ -54,6 +63,12 @@ export async function decide(call: Call): Promise<Answer<DecidedRun>> {
     audited: result !== 'run_not_found',
     ...(result === 'already_decided' ? { decisions: decided } : {}),
   });
+}
+
+/** By what the run is traced: read only where somebody traces, and the decision is recorded even if that fails. */
+async function tracedRun({ deps, who }: Call, run_id: RunId): Promise<TracedRun> {
+  const run = isTracing() ? await deps.store.load(who.tenant_id, run_id).catch(() => undefined) : undefined;
+  return { run_id, trace_context: run?.manifest.trace_context ?? null };
 }
 
 /** Said aloud once the commit has written the audit event: a log that could not be written must not undo the decision. */

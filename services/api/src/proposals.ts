@@ -11,6 +11,7 @@ import {
   parseWith,
 } from '@counterstamp/manifest-core';
 import type { PrincipalRef } from '@counterstamp/manifest-store';
+import { inRunSpan, moveAttributes } from '@counterstamp/telemetry';
 import { type Answer, answered, type Call, isBeforeDispatch, runIdOf, SWAPS_MAX } from './command.ts';
 import { refused, refusedBy } from './problem.ts';
 import { readJsonBody } from './raw-body.ts';
@@ -68,15 +69,20 @@ export async function propose(call: Call): Promise<Answer<ProposedRun>> {
     if (move.on === 'proposal_superseded' && !cyclesRemain(manifest, deps.limits.proposal_cycles_max))
       return refused('proposal_limit');
 
-    const outcome = await deps.store.commit(who, {
-      run_id,
-      expected: manifest.revision,
-      ...move,
-      facts: { proposal },
-      wake_in_ms: deps.durations.stage_lease_ms,
+    const { from, to, on: trigger } = move;
+    const outcome = await inRunSpan(manifest, 'proposal', moveAttributes({ from, to, trigger }), async (span) => {
+      const committed = await deps.store.commit(who, {
+        run_id,
+        expected: manifest.revision,
+        ...move,
+        facts: { proposal },
+        wake_in_ms: deps.durations.stage_lease_ms,
+      });
+      span.set({ result: committed.kind });
+      if (committed.kind === 'committed') hints.send(committed.row, 'stage.committed.before-hint');
+      return committed;
     });
     if (outcome.kind === 'committed') {
-      hints.send(outcome.row, 'stage.committed.before-hint');
       const { state, revision } = outcome.row;
       return answered({ run_id, state, revision, proposal_id: proposal.proposal_id });
     }

@@ -17,6 +17,7 @@ import {
   stopReason,
 } from '@counterstamp/manifest-core';
 import type { VerdictCommit, VerdictOutcome } from '@counterstamp/manifest-store';
+import { inRunSpan } from '@counterstamp/telemetry';
 import type { z } from 'zod';
 import { type Answer, answered, type Call, runIdOf } from './command.ts';
 import { type Refused, refused, refusedBy } from './problem.ts';
@@ -44,22 +45,28 @@ export async function verdict(call: Call): Promise<Answer<RunStanding>> {
   if (door === undefined) return refused('workflow_unknown');
   await deps.failpoint.reach('person.read.before-commit', run_id);
   const said = observedIn(body.value);
-  const outcome = await deps.store.verdict(who, {
-    run_id,
-    expected: body.value.revision,
-    verdict: body.value.verdict,
-    evidence: body.value.evidence,
-    observed_at: body.value.observed_at ?? null,
-    ...said,
-    settle_ms: settleMs(deps.durations, door.visibilityMs),
-    pause_ms: deps.durations.pause_ms,
-    wake_in_ms: deps.durations.look_min_ms,
+  const { verdict } = body.value;
+  const outcome = await inRunSpan(loaded.manifest, 'verdict', { verdict }, async (span) => {
+    const judged = await deps.store.verdict(who, {
+      run_id,
+      expected: body.value.revision,
+      verdict,
+      evidence: body.value.evidence,
+      observed_at: body.value.observed_at ?? null,
+      ...said,
+      settle_ms: settleMs(deps.durations, door.visibilityMs),
+      pause_ms: deps.durations.pause_ms,
+      wake_in_ms: deps.durations.look_min_ms,
+    });
+    span.set({ result: judged.result });
+    // A closed run is looked at again when its audit is due, not before.
+    if (judged.result === 'recorded' && judged.row !== null && judged.row.state !== 'failed')
+      hints.send(judged.row, 'stage.committed.before-hint');
+    return judged;
   });
   const { result, row } = outcome;
   if (result !== 'recorded') return refusalOf({ ...outcome, result }, body.value);
   if (row === null) throw new Error('a verdict was recorded, but its run is not there');
-  // A closed run is looked at again when its audit is due, not before.
-  if (row.state !== 'failed') hints.send(row, 'stage.committed.before-hint');
   return answered({ run_id, state: row.state, revision: row.revision });
 }
 

@@ -17,7 +17,7 @@ import {
 } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
 import { deferral, type OneShotConnection, type openOneShot, type StageDecision } from '@counterstamp/stage-runtime';
-import type { Logger, Metrics } from '@counterstamp/telemetry';
+import { inCommitSpan, inDecideSpan, type Logger, type Metrics, startSpan } from '@counterstamp/telemetry';
 import type { Workflow } from '@counterstamp/workflows';
 import type { ApprovalTrust } from './approvals.ts';
 import {
@@ -99,7 +99,12 @@ export async function performDispatch(
     await failpoint.reach('dispatch.t0.before-begin', run_id);
 
     const attempt_id = ids.id('attempt');
-    const committing = store.commitDispatch({
+    const move = {
+      from: manifest.state,
+      to: 'executing',
+      trigger: retry ? 'retry_dispatched' : 'dispatched',
+    } as const;
+    const commit = {
       run_id,
       expected: manifest.revision,
       attempt_id,
@@ -115,7 +120,8 @@ export async function performDispatch(
       decision_ids: decisionIds,
       approval_digest: approval.approval_digest,
       retry: retry ? { retention_ms: keyRetentionMs(workflow.contract), reserve_ms: retryReserveMs(durations) } : null,
-    });
+    };
+    const committing = inCommitSpan(move, () => store.commitDispatch(commit));
     // Awaited below; meanwhile a rejection must not end the process.
     committing.catch(() => undefined);
     await failpoint.reach('dispatch.call-sent', run_id);
@@ -128,19 +134,17 @@ export async function performDispatch(
 
     const leftMs = () => dispatched.budget_ms - elapsedMs();
     const transport = oneSend(connection, storedBytes, leftMs, durations.epsilon_ms, failpoint);
+    // Opened before the check and ended after the answer: nothing of it runs between the check and the write.
+    const sending = startSpan('send', { attempt_n: dispatched.attempt_n, retry });
     // Up to the write inside `execute` everything is synchronous; what follows waits for the answer.
     const answer = executed(workflow, prepared, transport, log.child({ attempt_id }));
-    const committed = {
-      from: manifest.state,
-      to: 'executing',
-      trigger: retry ? 'retry_dispatched' : 'dispatched',
-    } as const;
     log.info(
-      { ...committed, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key },
+      { ...move, revision: dispatched.row.revision, attempt_id, attempt_n: dispatched.attempt_n, idempotency_key },
       'dispatched',
     );
     await failpoint.reach('dispatch.written.before-response', run_id);
     const outcome = credibleOutcome(await answer, transport.result());
+    sending.end({ outcome: outcome.class });
     metrics.attempt(outcome.class, elapsedMs());
     await failpoint.reach('dispatch.response.before-outcome', run_id);
     log.info(
@@ -148,7 +152,9 @@ export async function performDispatch(
       'answered',
     );
 
-    const decision = decideOutcome(attempt_id, manifest.attempts, outcome, durations, workflow.visibilityMs);
+    const decision = inDecideSpan(() =>
+      decideOutcome(attempt_id, manifest.attempts, outcome, durations, workflow.visibilityMs),
+    );
     return await recordOutcome(
       dispatched.row,
       attempt_id,
@@ -233,15 +239,19 @@ async function recordOutcome(
   )[decision.on];
   for (let tries = 0; ; tries++) {
     try {
-      const committed: CommitOutcome = await store.commitStage({
-        run_id,
-        expected: row.revision,
-        from: 'executing',
-        on: decision.on,
-        to,
-        facts: decision.facts,
-        wake_in_ms: decision.wake_in_ms,
-      });
+      const committed: CommitOutcome = await inCommitSpan(
+        { from: 'executing', to, trigger: decision.on, facts: decision.facts },
+        () =>
+          store.commitStage({
+            run_id,
+            expected: row.revision,
+            from: 'executing',
+            on: decision.on,
+            to,
+            facts: decision.facts,
+            wake_in_ms: decision.wake_in_ms,
+          }),
+      );
       if (committed.kind === 'committed') {
         const code = decision.facts.stop_reason?.code;
         log.info(

@@ -1,5 +1,6 @@
 import type { LoadedRun } from '@counterstamp/manifest-core';
 import type { Judge } from '@counterstamp/stage-runtime';
+import { inDecideSpan } from '@counterstamp/telemetry';
 import { type Systems, workflowOf } from '@counterstamp/workflows';
 import { verifyDecisions } from './approvals.ts';
 import { type Alarm, decideFromFresh, decideFromRow, decideSigned, type Refusable } from './decide.ts';
@@ -20,14 +21,14 @@ export function executorStages(systems: Systems, deps: PerformDeps): { execute: 
 async function judge(run: LoadedRun, systems: Systems, deps: PerformDeps): Promise<Refusable> {
   const { durations } = deps;
   const workflow = workflowOf(systems, run.manifest);
-  const early = decideFromRow(run, workflow, durations);
+  const early = inDecideSpan(() => decideFromRow(run, workflow, durations));
   if (early.kind !== 'dispatch') return early;
   if (workflow === undefined) throw new Error('unreachable: refused above');
   const { verified, ...judged } = await verifyDecisions(run.manifest, deps.trust);
-  const refused = decideSigned(run, judged, durations);
+  const refused = inDecideSpan(() => decideSigned(run, judged, durations));
   if (refused !== undefined) return refused;
   const fresh = await gatherFresh(run.manifest, workflow, systems);
-  const late = decideFromFresh(run, workflow, approvedFacts(run.manifest), fresh, durations);
+  const late = inDecideSpan(() => decideFromFresh(run, workflow, approvedFacts(run.manifest), fresh, durations));
   return late.kind === 'dispatch' ? await performDispatch(run, workflow, verified, deps) : late;
 }
 

@@ -8,6 +8,7 @@ import {
   type Stage,
 } from '@counterstamp/manifest-core';
 import type { Judge, StageDecision } from '@counterstamp/stage-runtime';
+import { inDecideSpan } from '@counterstamp/telemetry';
 import { type Systems, type Workflow, workflowOf } from '@counterstamp/workflows';
 import {
   decideAction,
@@ -59,34 +60,42 @@ export function preflightStages({
     if (unavailable !== undefined) return unavailable;
     if (manifest.state === 'queued') {
       const request = await gatherRequest(manifest, workflow, systems);
-      if (request.kind !== 'records') return decideRequest(run, request, undefined, [], terms);
-      return decideRequest(
-        run,
-        request,
-        workflow.checkRequest(manifest, request.records),
-        evidenceDrafts(run, request.records, [], ids),
-        terms,
+      return inDecideSpan(() =>
+        request.kind === 'records'
+          ? decideRequest(
+              run,
+              request,
+              workflow.checkRequest(manifest, request.records),
+              evidenceDrafts(run, request.records, [], ids),
+              terms,
+            )
+          : decideRequest(run, request, undefined, [], terms),
       );
     }
     const gathered = await gatherScope(manifest, workflow, systems);
-    return decideScope(
-      manifest,
-      gathered,
-      (records) => workflow.checkScope(manifest, [...recordedFacts(manifest), ...records]),
-      terms,
+    return inDecideSpan(() =>
+      decideScope(
+        manifest,
+        gathered,
+        (records) => workflow.checkScope(manifest, [...recordedFacts(manifest), ...records]),
+        terms,
+      ),
     );
   });
 
   const collect = station(async (run, workflow) => {
     const { manifest } = run;
     const gathered = await gatherEvidence(manifest, workflow, systems);
-    if (gathered.kind !== 'records') return decideEvidence(manifest, gathered, undefined, [], terms);
-    return decideEvidence(
-      manifest,
-      gathered,
-      workflow.checkEvidence(manifest, gathered.records),
-      evidenceDrafts(run, gathered.records, manifest.context, ids),
-      terms,
+    return inDecideSpan(() =>
+      gathered.kind === 'records'
+        ? decideEvidence(
+            manifest,
+            gathered,
+            workflow.checkEvidence(manifest, gathered.records),
+            evidenceDrafts(run, gathered.records, manifest.context, ids),
+            terms,
+          )
+        : decideEvidence(manifest, gathered, undefined, [], terms),
     );
   });
 
@@ -96,11 +105,14 @@ export function preflightStages({
     if (manifest.state === 'collecting') {
       const drafted =
         pending === undefined && manifest.proposer === 'rules' ? rulesProposal(manifest, workflow, ids) : undefined;
-      return decideProposal(run, workflow, drafted, terms);
+      return inDecideSpan(() => decideProposal(run, workflow, drafted, terms));
     }
     if (pending === undefined) throw new Error('a proposed run has no proposal');
-    const verdict = workflow.checkProposal(manifest, pending.body, currentEvidence(manifest));
-    return decideAction(run, pending, verdict, workflow, { approval_id: ids.id('approval'), nonce: ids.salt() }, terms);
+    return inDecideSpan(() => {
+      const verdict = workflow.checkProposal(manifest, pending.body, currentEvidence(manifest));
+      const fresh = { approval_id: ids.id('approval'), nonce: ids.salt() };
+      return decideAction(run, pending, verdict, workflow, fresh, terms);
+    });
   });
 
   return { preflight, collect, propose };

@@ -1,6 +1,6 @@
 import type { Durations, Failpoint, Limits, LoadedRun, Store } from '@counterstamp/manifest-core';
 import type { Judge, StageDecision } from '@counterstamp/stage-runtime';
-import type { ClosureResult, Metrics } from '@counterstamp/telemetry';
+import { type ClosureResult, inDecideSpan, inSpan, type Metrics } from '@counterstamp/telemetry';
 import { lookResult, observeEffect, type Systems, workflowOf } from '@counterstamp/workflows';
 import { type AuditDecision, decideClosureAudit, decideLook, type Terms } from './decide.ts';
 
@@ -28,8 +28,13 @@ export function reconcilerStages(systems: Systems, deps: ReconcilerDeps): { reco
         visibilityMs: workflow?.visibilityMs ?? 0,
         contract: workflow?.contract,
       };
-      if (state === 'needs_reconciliation') return decideLook(run, observation, terms);
-      const audit = decideClosureAudit(run, observation, terms);
+      if (state === 'needs_reconciliation') return inDecideSpan(() => decideLook(run, observation, terms));
+      const audit = inSpan('decide', {}, (span) => {
+        const judged = decideClosureAudit(run, observation, terms);
+        const { decision } = judged;
+        span.set({ result: decision.kind, trigger: decision.kind === 'commit' ? decision.on : undefined });
+        return judged;
+      });
       deps.metrics.closureAudit(closureResult(audit));
       return await closureAudit(run, audit, deps.store);
     },

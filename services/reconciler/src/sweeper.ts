@@ -4,11 +4,19 @@ import {
   type Durations,
   type Failpoint,
   type Queue,
+  type RunId,
   type Store,
   stageOf,
 } from '@counterstamp/manifest-core';
 import { StoreUnavailable } from '@counterstamp/manifest-store';
-import type { Logger, Metrics } from '@counterstamp/telemetry';
+import {
+  inRunSpan,
+  isTracing,
+  type Logger,
+  type Metrics,
+  moveAttributes,
+  type TracedRun,
+} from '@counterstamp/telemetry';
 import { decideOverdue } from './decide.ts';
 
 /** Due runs that one sweep claims; the next follows at once while it fills. */
@@ -89,7 +97,18 @@ async function carryOn(
   const commit = decideOverdue(item, durations);
   if (commit !== undefined) {
     await failpoint.reach('sweep.selected.before-commit', row.run_id);
-    const outcome = await store.commitStage(commit);
+    const { from, to, on: trigger, facts } = commit;
+    const traced = await tracedRun(row.run_id, store);
+    const outcome = await inRunSpan(
+      traced,
+      'sweep commit',
+      moveAttributes({ from, to, trigger, facts }),
+      async (span) => {
+        const committed = await store.commitStage(commit);
+        span.set({ result: committed.kind });
+        return committed;
+      },
+    );
     // Somebody committed between claim and commit: that commit set a new wake-up.
     if (outcome.kind === 'stale_revision') return undefined;
     log.info(
@@ -110,4 +129,10 @@ async function carryOn(
   await failpoint.reach('sweep.wake-moved.before-hint', row.run_id);
   metrics.hintResent(stage);
   return { sent: queue.hint(stage, { run_id: row.run_id, revision: row.revision }) };
+}
+
+/** By what the run is traced: read only where somebody traces, and a run that cannot be read is moved all the same. */
+async function tracedRun(run_id: RunId, store: Store): Promise<TracedRun> {
+  const run = isTracing() ? await store.load(run_id).catch(() => undefined) : undefined;
+  return { run_id, trace_context: run?.manifest.trace_context ?? null };
 }

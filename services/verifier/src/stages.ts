@@ -1,6 +1,6 @@
 import type { Durations, Failpoint, Limits } from '@counterstamp/manifest-core';
 import type { Judge } from '@counterstamp/stage-runtime';
-import type { Metrics } from '@counterstamp/telemetry';
+import { inDecideSpan, type Metrics } from '@counterstamp/telemetry';
 import { lookResult, observeEffect, type Systems, workflowOf } from '@counterstamp/workflows';
 import { decideVerification } from './decide.ts';
 
@@ -15,7 +15,7 @@ export function verifierStages(
       const observation = await observeEffect(run.manifest, workflow);
       deps.metrics.look('verify', lookResult(observation));
       await deps.failpoint.reach('verify.read.before-commit', run.manifest.run_id);
-      return decideVerification(run, observation, { ...deps, contract: workflow?.contract });
+      return inDecideSpan(() => decideVerification(run, observation, { ...deps, contract: workflow?.contract }));
     },
   };
 }
