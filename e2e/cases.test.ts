@@ -585,7 +585,7 @@ describe.each(FLEET_BACKENDS)('cases from the field, on the %s queue', (backend)
       const client = new Redis(redis.url);
       try {
         const [key = ''] = await client.keys('*:execute:meta');
-        return { backend: 'redis', url: redis.url, prefix: key.replace(/:execute:meta$/, '') };
+        return { backend: 'redis', url: redis.url, prefix: /^\{(.+):execute\}:execute:meta$/.exec(key)?.[1] ?? '' };
       } finally {
         client.disconnect();
       }

@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type OwnRedis, startOwnRedis } from '../packages/stage-queue/testing/own-redis.ts';
@@ -73,6 +75,71 @@ describe('nothing-stuck when Redis is wiped or away', () => {
     await fleet.until(created, ['awaiting_approval'], 60_000);
     expect(await fleet.ledger(seeded.payment_id)).toHaveLength(1);
   }, 150_000);
+
+  test('Redis killed under load and started again empty: every worker takes hints again within its bound, no process ended, every run ends verified, once', async () => {
+    const workers = fleet.processes.filter((started) => started.service !== 'api');
+    const takingHints = async () =>
+      (await Promise.all(workers.map(({ port }) => fetch(`http://127.0.0.1:${port}/readyz`)))).every(({ ok }) => ok);
+    const waiting = await Promise.all(
+      Array.from({ length: 12 }, async () => {
+        const seeded = await fleet.seed();
+        const run_id = await fleet.request(seeded);
+        await fleet.until(run_id, ['awaiting_approval'], 60_000);
+        return { run_id, ...seeded };
+      }),
+    );
+    // Half is on its way to its effect and half on its way to its approval when the queue and all that it held are gone.
+    const others = await Promise.all(Array.from({ length: 12 }, () => fleet.seed()));
+    const underWay = Promise.all([
+      ...waiting.map(async ({ run_id }) => {
+        await fleet.approve(run_id);
+        return run_id;
+      }),
+      ...others.map(async (seeded) => {
+        const run_id = await fleet.request(seeded);
+        await fleet.approve(run_id);
+        return run_id;
+      }),
+    ]);
+    await redis.kill();
+    await poll(async () => !(await takingHints()), 15_000, 'nobody noticed that Redis is gone');
+    await redis.start();
+    const backAt = performance.now();
+    // The bound of docs/operations/recovery-times.md.
+    await poll(takingHints, 10_000, 'not every worker takes hints again');
+    console.log(`Redis back → every worker ready: ${Math.round(performance.now() - backAt)} ms`);
+    const runs = await underWay;
+    for (const run_id of runs) await fleet.until(run_id, ['completed'], 60_000);
+    for (const { payment_id } of [...waiting, ...others]) {
+      expect(await fleet.effects(payment_id)).toHaveLength(1);
+      expect(await fleet.ledger(payment_id)).toHaveLength(1);
+    }
+    expect(fleet.processes.map(({ child }) => child.exitCode ?? child.signalCode)).toEqual(
+      fleet.processes.map(() => null),
+    );
+  }, 150_000);
+
+  test('a worker that takes no hints although Redis answers ends with 75 and says why; the next one goes on with its run', async () => {
+    const verifier = fleet.processes.find((started) => started.service === 'verifier');
+    if (verifier === undefined) throw new Error('no verifier');
+    await fleet.end(verifier, 'SIGTERM');
+    const doomed = await fleet.start('verifier', { COUNTERSTAMP_STUCK_MS: '1000' });
+    // Somebody pauses the queue with a tool of BullMQ: it answers, and gives nothing to anybody.
+    const client = new Redis(redis.url, { maxRetriesPerRequest: null });
+    const [meta = ''] = await client.keys('*:verify:meta');
+    const queue = new Queue('verify', { connection: client, prefix: meta.replace(/:verify:meta$/, '') });
+    await queue.pause();
+    const run_id = await fleet.request(await fleet.seed());
+    await fleet.approve(run_id);
+    await fleet.until(run_id, ['verifying']);
+    expect(await doomed.ended).toBe(75);
+    expect(await readFile(doomed.log, 'utf8')).toMatch(/verify: 1 hints wait and none was taken for \d+ s/);
+    await queue.resume();
+    await queue.close();
+    client.disconnect();
+    await fleet.start('verifier');
+    await fleet.until(run_id, ['completed'], 60_000);
+  }, 120_000);
 });
 
 describe.each(FLEET_BACKENDS)('ending a process, on the %s queue', (backend) => {

@@ -124,6 +124,19 @@ ${variableTable(services[0].common.map((variable) => ({ ...variable, default: de
 ## Of one service
 
 ${services.map(({ name, own }) => `### ${name}\n\n${variableTable(own)}`).join('\n')}
+## Commands, sandbox and containers
+
+Commands that work as the owner of the database take \`DATABASE_URL\`, \`COUNTERSTAMP_SECRET\` and \`COUNTERSTAMP_ROLE_PREFIX\` as above, from the environment; in a container
+\`deploy/owner.mjs\` reads the first two from files. \`counterstamp restore check\` takes the environment of the reconciler, \`counterstamp doctor\` that of every service.
+
+| variable | meaning | default |
+|---|---|---|
+| \`COUNTERSTAMP_URL\` | the api that commands talk to; \`--url\` wins | the local fleet’s |
+| \`COUNTERSTAMP_KEY\` | the API key that they use; \`--key\` wins | a demo key of the local fleet |
+| \`SANDBOX_HOST\`, \`SANDBOX_PORT\` | where \`counterstamp service sandbox\` listens | \`127.0.0.1\`, \`4010\` |
+| \`API_PORT\`, \`SANDBOX_PORT\`, \`PROMETHEUS_PORT\` | docker-compose.yml: ports on this machine’s own address | \`8080\`, \`4010\`, \`9090\` |
+| \`NODE_OPTIONS\` | node’s own; \`--max-semi-space-size=2\` keeps a worker small, and the image sets it | – |
+
 ## Durations
 
 In milliseconds, as whole numbers. Without a variable the profile's value applies. They are validated together: a message names both sides of

@@ -135,7 +135,7 @@ export function observation(
   };
 }
 
-export function hotRow(run: MemoryRun): HotRow {
+export function hotRow(run: MemoryRun, tenant_in_line: number): HotRow {
   return {
     run_id: run.made.run_id,
     revision: run.revision,
@@ -145,6 +145,7 @@ export function hotRow(run: MemoryRun): HotRow {
     retry_allowed: run.retry_allowed,
     parked_reason: run.parked_reason,
     wake_at: run.wakeMs === null ? null : iso(run.wakeMs),
+    tenant_in_line,
   };
 }
 

@@ -15,8 +15,8 @@ describeStore('in memory', () => {
     },
     executorOf: (instance_id) => store.workerStore('executor', instance_id, testIds),
     api: store.api(),
-    principal: (role, name = role) => {
-      const who = { tenant_id: 'shop_north', principal_id: `prn_${name}`, role };
+    principal: (role, name = role, tenant_id = 'shop_north') => {
+      const who = { tenant_id, principal_id: `prn_${name}`, role };
       store.addPrincipal(who);
       return Promise.resolve(who);
     },

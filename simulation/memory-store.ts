@@ -11,6 +11,7 @@ import {
   digestOf,
   eventHash,
   factsDigest,
+  type HotRow,
   type Ids,
   idempotencyKey,
   isClosed,
@@ -56,6 +57,10 @@ import {
   type StoredAttempt,
   type StoredDecision,
 } from './memory-run.ts';
+
+/** Runs that come up within this time count as in line, in milliseconds, and no more of them than this. */
+const IN_LINE_MS = 120_000;
+const IN_LINE_MAX = 1_025;
 
 /** Members of an approval request as the product writes it. */
 type Bound = Record<string, string | number> & { groups_required?: Approval['groups_required']; break_glass?: boolean };
@@ -575,7 +580,7 @@ export class MemoryStore {
     if (facts.stop_reason !== undefined) set.stop_reason = facts.stop_reason;
     const actor = 'who' in by ? `principal/${by.who.principal_id}` : `${by.service}/${by.instance_id}`;
     this.#apply(run, by.service, on, to, actor, set, refs, now, wakeMs);
-    return { kind: 'committed', row: hotRow(run) };
+    return { kind: 'committed', row: this.#hot(run) };
   }
 
   #recordEvidence(run: MemoryRun, revision: number, drafts: NonNullable<CommitFacts['evidence']>): JsonValue {
@@ -829,7 +834,7 @@ export class MemoryStore {
       now,
       deadlineMs + commit.sweep_grace_ms,
     );
-    return { kind: 'committed', row: hotRow(run), attempt_n: n, started_at: iso(now), budget_ms: deadlineMs - now };
+    return { kind: 'committed', row: this.#hot(run), attempt_n: n, started_at: iso(now), budget_ms: deadlineMs - now };
   }
 
   #others(run: MemoryRun): MemoryRun[] {
@@ -947,7 +952,15 @@ export class MemoryStore {
     };
     const due = [...this.runs.values()].filter((run) => run.wakeMs !== null && run.wakeMs <= now);
     due.sort((a, b) => (a.wakeMs ?? 0) - (b.wakeMs ?? 0));
-    const claimed = new Set(due.slice(0, claim.limit));
+    // Tenants take turns, each with its longest due first.
+    const turns = new Map<string, number>();
+    const byTurn = due.map((run) => {
+      const turn = turns.get(run.made.tenant_id) ?? 0;
+      turns.set(run.made.tenant_id, turn + 1);
+      return { run, turn };
+    });
+    byTurn.sort((a, b) => a.turn - b.turn);
+    const claimed = new Set(byTurn.slice(0, claim.limit).map(({ run }) => run));
     for (const run of started) if (run.state === 'executing' && lost(run)) claimed.add(run);
     return {
       skipped: 0,
@@ -960,12 +973,26 @@ export class MemoryStore {
         const open =
           run.state === 'executing' ? run.attemptRows.find((attempt) => attempt.status === 'started') : undefined;
         return {
-          row: hotRow(run),
+          row: this.#hot(run),
           overdue: this.#overdue(run, open, lost(run), claim, now),
           attempt_id: open?.attempt_id ?? null,
         };
       }),
     };
+  }
+
+  /** The row with how many runs of its tenant the fleet has to carry on now. */
+  #hot(run: MemoryRun): HotRow {
+    const until = this.#now() + IN_LINE_MS;
+    const inLine = [...this.runs.values()].filter(
+      ({ made, state, wakeMs, decisions_sufficient }) =>
+        made.tenant_id === run.made.tenant_id &&
+        wakeMs !== null &&
+        wakeMs <= until &&
+        !isClosed(state) &&
+        (state !== 'awaiting_approval' || decisions_sufficient),
+    );
+    return hotRow(run, Math.min(IN_LINE_MAX, inLine.length));
   }
 
   #overdue(
@@ -998,7 +1025,7 @@ export class MemoryStore {
         made.supersedes === created.supersedes,
     );
     if (same !== undefined) {
-      if (same.made.body_digest === created.body_digest) return { kind: 'existing', row: hotRow(same) };
+      if (same.made.body_digest === created.body_digest) return { kind: 'existing', row: this.#hot(same) };
       return { kind: 'idempotency_conflict', run_id: same.made.run_id };
     }
     const before = created.supersedes === null ? undefined : this.runs.get(created.supersedes);
@@ -1050,7 +1077,7 @@ export class MemoryStore {
     const set = { state: 'queued', tenant_id, request_id, generation: run.generation, supersedes, workflow, connector };
     const refs = { body_digest: created.body_digest, input_digest: sha256Text(created.input_canonical) };
     this.#append(run, null, 'queued', 'request_accepted', `principal/${created.principal_id}`, { set, refs }, now);
-    return { kind: 'created', row: hotRow(run) };
+    return { kind: 'created', row: this.#hot(run) };
   }
 
   #maySupersede(before: MemoryRun | undefined, created: NewRun): boolean {
@@ -1100,7 +1127,7 @@ export class MemoryStore {
         break_glass,
       }),
     );
-    return { result, decided, waited_ms: null, row: hotRow(run) };
+    return { result, decided, waited_ms: null, row: this.#hot(run) };
   }
 
   #decide(
@@ -1208,7 +1235,7 @@ export class MemoryStore {
         verdict: verdict.verdict,
         detail: refusal.detail,
       });
-      return { ...refusal, row: hotRow(run) };
+      return { ...refusal, row: this.#hot(run) };
     }
     const { on, to } = VERDICT_MOVES[verdict.verdict];
     const set: Partial<Row> = {};
@@ -1242,7 +1269,7 @@ export class MemoryStore {
     const wakeMs = verdict.verdict === 'still_unknown' ? null : now + verdict.wake_in_ms;
     const { run_id: _run, expected: _expected, wake_in_ms: _wake, stop_reason: _stop, ...said } = verdict;
     this.#apply(run, 'api', on, to, `principal/${who.principal_id}`, set, { verdict: said }, now, wakeMs);
-    return { result: 'recorded', detail: null, row: hotRow(run) };
+    return { result: 'recorded', detail: null, row: this.#hot(run) };
   }
 
   #verdictRefusal(

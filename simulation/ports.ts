@@ -243,6 +243,7 @@ function dispatchOf(world: World, life: ProcessLife, commit: DispatchCommit): Pr
       retry_allowed: false,
       parked_reason: null,
       wake_at: isoNow(world),
+      tenant_in_line: 1,
     },
     attempt_n: 1,
     started_at: isoNow(world),

@@ -30,6 +30,8 @@ export interface Fleet {
   sandbox: RunningSandbox;
   /** The keys that this fleet keeps outside its database. */
   installation: TestInstallation;
+  /** What every service is configured with, the keys for effects left out. */
+  environment: Readonly<Record<string, string>>;
   owner: Sql;
   requester: ApiClient;
   approver: ApiClient;
@@ -66,6 +68,14 @@ export interface FleetOptions {
   env?: Record<string, string>;
   /** Arguments of node; default: those that `up` gives. */
   execArgv?: readonly string[];
+  /** What outlives a fleet: another one's keys, and a sandbox that stays when this fleet stops. */
+  before?: Pick<Fleet, 'installation' | 'sandbox' | 'keys'>;
+  /** API keys that are in the database already; default: new ones. */
+  keys?: Fleet['keys'];
+  /** Repository whose built code the processes run; default: this one's. */
+  cwd?: string;
+  /** Services of which a process is started at once, the api among them; default: all. */
+  services?: readonly Service[];
 }
 
 /** Prepares a database for a fleet: tables, roles, the queue's schema. */
@@ -79,8 +89,7 @@ export async function prepareFleetDatabase(
 
 /** Brings up a whole fleet of real processes on a prepared database, with a sandbox in this process. Needs `tsc -b` first. */
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
-  const sandbox = await startSandbox();
-  const installation = testInstallation();
+  const { sandbox = await startSandbox(), installation = testInstallation() } = options.before ?? {};
   const owner = connect(options.ownerUrl, { max: 2, applicationName: 'test-owner' });
   const logs = await mkdtemp(join(tmpdir(), 'cs-testing-fleet-'));
   const environment: Record<string, string> = {
@@ -122,6 +131,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
             : {}),
           ...env,
         },
+        cwd: options.cwd,
         stdio: ['ignore', 'pipe', 'pipe'],
       },
     );
@@ -154,11 +164,12 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     return started;
   };
 
-  await Promise.all((['api', ...WORKERS] as const).map((service) => start(service)));
+  await Promise.all((options.services ?? (['api', ...WORKERS] as const)).map((service) => start(service)));
   const apiUrl = `http://127.0.0.1:${processes.find((started) => started.service === 'api')?.port}`;
   const keyOf = async (role: 'requester' | 'approver') =>
     (await createApiKey(owner, testIds, { tenant_id: 'shop_north', name: role, role })).key;
-  const keys = { requester: await keyOf('requester'), approver: await keyOf('approver') };
+  const keys = options.keys ??
+    options.before?.keys ?? { requester: await keyOf('requester'), approver: await keyOf('approver') };
   const client = (key: string) => createClient({ baseUrl: apiUrl, key, fetch });
   const requester = client(keys.requester);
   const approver = client(keys.approver);
@@ -225,6 +236,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     apiUrl,
     sandbox,
     installation,
+    environment,
     owner,
     requester,
     approver,
@@ -271,7 +283,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
           ),
         ),
       );
-      await sandbox.close();
+      if (options.before === undefined) await sandbox.close();
       await owner.end({ timeout: 2 });
     },
   };

@@ -244,6 +244,7 @@ export function hotRow(run: Manifest, change: Partial<HotRow> = {}): HotRow {
     retry_allowed,
     parked_reason,
     wake_at,
+    tenant_in_line: 1,
     ...change,
   };
 }

@@ -37,7 +37,7 @@ export interface StoreUnderTest {
     ApiStore,
     'createRun' | 'load' | 'events' | 'commit' | 'decide' | 'setHold' | 'verdict' | 'support' | 'fence'
   >;
-  principal(role: Role, name?: string): Promise<Principal>;
+  principal(role: Role, name?: string, tenant?: string): Promise<Principal>;
   /** Takes away what makes an approver eligible. */
   revoke(who: Principal): Promise<void>;
   /** The one clock. It stands still but for this. */
@@ -314,6 +314,21 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
     // -------------------------------------------------------------------------------------------------------- rule 1
 
     describe('a swap', () => {
+      test('tells how many runs of its tenant are in line: not those of others, those that wait for a person or those that ended', async () => {
+        const requester_south = await subject.principal('requester', 'agent_south', 'shop_south');
+        const south = newRun(requester_south);
+        const asked = await subject.api.createRun(south);
+        expect(asked).toMatchObject({ kind: 'created', row: { tenant_in_line: 1 } });
+        const before = (await create()).tenant_in_line;
+        const row = await create();
+        expect(row.tenant_in_line).toBe(before + 1);
+        const waiting = await toAwaiting();
+        expect(waiting.tenant_in_line).toBe(before + 1);
+        const approved = await toApproved();
+        expect(approved.tenant_in_line).toBe(before + 2);
+        expect(await subject.api.createRun(south)).toMatchObject({ kind: 'existing', row: { tenant_in_line: 1 } });
+      });
+
       test('moves the run on by one revision and one event', async () => {
         const row = await create();
         const after = await move('preflight', row, 'request_loaded', {
@@ -1068,6 +1083,29 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
         await subject.advanceMs(3_000);
         expect(await claim(row)).toBeDefined();
         expect((await load(row.run_id)).revision).toBe(1);
+      });
+
+      test('lets tenants take turns: who has one run due does not wait for who has many', async () => {
+        const [west, east] = [
+          await subject.principal('requester', 'agent_west', 'shop_west'),
+          await subject.principal('requester', 'agent_east', 'shop_east'),
+        ];
+        const asked = async (who: Principal) => {
+          const outcome = await subject.api.createRun(newRun(who));
+          if (outcome.kind !== 'created') throw new Error(`not created: ${outcome.kind}`);
+          return outcome.row.run_id;
+        };
+        const many: RunId[] = [];
+        for (let i = 0; i < 6; i++) many.push(await asked(west));
+        await subject.advanceMs(1);
+        const one = await asked(east);
+        await subject.advanceMs(3_000);
+        // One for each tenant of this suite; what others have due of theirs is taken before, too, and must not push this one out.
+        const { due } = await subject.stores.reconciler.claimDue({ ...CLAIM, limit: 4 });
+        const claimed = due.map(({ row }) => row.run_id);
+        expect(claimed).toContain(one);
+        const west_claimed = claimed.filter((run_id) => many.includes(run_id));
+        expect(new Set(west_claimed)).toEqual(new Set(many.slice(0, west_claimed.length)));
       });
 
       test('finds an attempt overdue at its deadline and grace, not before', async () => {

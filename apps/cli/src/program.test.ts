@@ -32,6 +32,7 @@ describe('the command line', () => {
     [['service']],
     [['run', 'create']],
     [['run', 'show']],
+    [['run', 'cancel', RUN]],
     [['run', 'list', '--limit', '201']],
     [['key', 'create', '--tenant', 't', '--name', 'n']],
     [['key', 'create', '--tenant', 't', '--name', 'n', '--role', 'king']],
@@ -105,6 +106,10 @@ describe('the command line', () => {
     ],
     [['key', 'revoke', 'csk_secret'], 'That is no key id'],
     [['receipt', 'order_7'], '"order_7" is no run id.'],
+    [['run', 'cancel', 'order_7', '--reason', 'x'], '"order_7" is no run id.'],
+    [['hold', 'set', '--owner', '--connector', 'x', '--reason', 'x'], 'As the owner, everything is held.'],
+    [['restore', 'check', '--since', 'lunch'], '"lunch" is no time.'],
+    [['restore', 'check', '--effects', 'nowhere.json'], 'nowhere.json cannot be read'],
   ])('says of %j what is missing, before any API or database is asked', async (args, sentence) => {
     const error = await refusal(...args);
     expect(error).toMatchObject({ name: 'CliFailure', exit: EXIT.usage });

@@ -25,7 +25,9 @@ import { addPersonSet } from './commands/person-set.ts';
 import { addReceipt } from './commands/receipt.ts';
 import { addReconcile } from './commands/reconcile.ts';
 import { addReject } from './commands/reject.ts';
+import { addRestoreCheck } from './commands/restore-check.ts';
 import { addRetention } from './commands/retention.ts';
+import { addRunCancel } from './commands/run-cancel.ts';
 import { addRunCreate } from './commands/run-create.ts';
 import { addRunEvents } from './commands/run-events.ts';
 import { addRunList } from './commands/run-list.ts';
@@ -74,6 +76,7 @@ export function createProgram(): Command {
   addRunShow(run);
   addRunList(run);
   addRunEvents(run);
+  addRunCancel(run);
   addRunOldest(run);
   const tenant = program.command('tenant').description('Tenants and what they have open');
   addTenantLoad(tenant);
@@ -98,6 +101,8 @@ export function createProgram(): Command {
   addHoldList(hold);
   const alarm = program.command('alarm').description('What somebody must look at: tampering, and broken glasses');
   addAlarmList(alarm);
+  const restore = program.command('restore').description('After a backup was restored');
+  addRestoreCheck(restore);
   addErase(program);
   addRetention(program);
   addReceipt(program);

@@ -38,6 +38,8 @@ export interface Durations {
   checkpoint_ms: number;
   /** How long current work may take to end after SIGTERM. */
   drain_grace_ms: number;
+  /** How long a worker may take no hints although its queue answers before it ends itself. */
+  stuck_ms: number;
 }
 
 /** Limits of the automatic loops; at the limit the run stops or is parked with a reason (protocol rule 24). */
@@ -77,6 +79,8 @@ export const DURATION_MEANINGS: Readonly<Record<keyof Durations, string>> = {
     'second look at a run that failed after a send, or completed where the target may still turn; it doubles from there',
   checkpoint_ms: 'time between two signed checkpoints of the chain heads that moved; while none does, 60 times that',
   drain_grace_ms: 'how long current work may take to end after SIGTERM',
+  stuck_ms:
+    'how long a worker may take no hints although the queue answers, before it ends with exit code 75 for its supervisor to start it anew',
 };
 
 /** What happens at each limit; docs/reference/configuration.md is rendered from here. */
@@ -123,6 +127,7 @@ const PRODUCTION: Durations = {
   closure_audit_ms: 3_600_000,
   checkpoint_ms: 60_000,
   drain_grace_ms: 25_000,
+  stuck_ms: 60_000,
 };
 
 /** Serves tour and tests, where settling must not take minutes. */

@@ -37,6 +37,7 @@ export {
 } from './guards.ts';
 export { Digest, ExternalId, ID_PREFIXES, type IdKind, Revision, RunId, runIdFromUuid, uuidOfRunId } from './ids.ts';
 export { type Parsed, parseStrictJson, parseWith, pointer } from './input-gate.ts';
+export { type Lane, laneOf } from './lanes.ts';
 export {
   Approval,
   Assertion,

@@ -1,5 +1,6 @@
 import type { JsonObject, JsonValue } from './canonical-json.ts';
 import type { Digest, IdKind, RunId } from './ids.ts';
+import type { Lane } from './lanes.ts';
 import type { Attempt, ContextEntry, Manifest, Observation } from './manifest.ts';
 import type { Stage, StageRow } from './stages.ts';
 import type { State } from './states.ts';
@@ -65,7 +66,7 @@ export interface Failpoint {
 /** Carries hints. A hint may be lost, doubled or late; it never decides anything. */
 export interface Queue {
   /** Never throws and never takes longer than a second. */
-  hint(stage: Stage, hint: { run_id: RunId; revision: number }): Promise<void>;
+  hint(stage: Stage, hint: { run_id: RunId; revision: number }, lane: Lane): Promise<void>;
 }
 
 export interface HttpRequest {
@@ -104,7 +105,12 @@ export interface LoadedRun {
 }
 
 /** The row's steering columns right after a commit, enough to find the next stage. */
-export type HotRow = StageRow & { run_id: RunId; revision: number };
+export type HotRow = StageRow & {
+  run_id: RunId;
+  revision: number;
+  /** Runs of its tenant that the fleet has to carry on now, counted to 1,025: what the lane of its next hint rests on. */
+  tenant_in_line: number;
+};
 
 export interface EvidenceDraft {
   evidence_id: string;

@@ -22,7 +22,7 @@ const UNAVAILABLE =
   /^(?:08|57|53|58|XX)|^(?:55P03|40P01|40001|40003|25006)$|^(?:CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)/;
 
 /** Connections of a process at most when nobody says otherwise: a worker needs few, since each commit is one statement. */
-export const POOL_MAX = 5;
+const POOL_MAX = 5;
 
 /** Opens a pool of at most `max` connections. Statements run as prepared ones: one round trip each. */
 export function connect(url: string, options: { max?: number; applicationName: string }): Sql {

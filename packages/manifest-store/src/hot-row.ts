@@ -9,6 +9,7 @@ const Columns = z.object({
   retry_allowed: z.boolean(),
   parked_reason: z.string().nullable(),
   wake_at: z.string().nullable(),
+  tenant_in_line: z.int().nonnegative(),
 });
 
 /** Parses what a commit function returned of the row. */

@@ -20,7 +20,7 @@ export {
   commitCheckpoint,
   listCheckpoints,
 } from './checkpoints.ts';
-export { connect, connectForLease, NotPermitted, POOL_MAX, type Sql, type Statements } from './connection.ts';
+export { connect, connectForLease, NotPermitted, type Sql, type Statements } from './connection.ts';
 export {
   type ApiKeyRow,
   issueKey,
@@ -33,7 +33,7 @@ export {
 export { type EraseOutcome, eraseSubject } from './erase.ts';
 export { type RoleReport, roleReports } from './grants-check.ts';
 export { type HistoryReport, verifyHistory } from './history.ts';
-export { HOLD_ALL, type Hold } from './holds.ts';
+export { HOLD_ALL, type Hold, setHoldAsOwner } from './holds.ts';
 export {
   type ChallengePurpose,
   createIdentityStore,
@@ -86,6 +86,7 @@ export {
 export { readAs } from './read-as.ts';
 export { type HistoryPage, readHistories, type StoredHistory } from './read-histories.ts';
 export type { ReceiptRecord } from './receipt-record.ts';
+export { knownRuns, type UnsentRun, type UnsentRuns, unsentRuns } from './restored-runs.ts';
 export { RETENTION_CLASSES, type RetentionClass, type RetentionCount, retain } from './retention.ts';
 export { DEFAULT_ROLE_PREFIX, derivedPassword, roleName, roleStatements, serviceUrl } from './roles.ts';
 export type { RunSummary } from './run-reads.ts';

@@ -75,6 +75,11 @@ export const run = cs.table(
     index('run_open')
       .on(t.state, t.state_since)
       .where(sql`state not in ('completed', 'rejected', 'expired', 'failed')`),
+    index('run_in_line')
+      .on(t.tenant_id, t.wake_at)
+      .where(
+        sql`wake_at is not null and state not in ('failed', 'completed') and (state <> 'awaiting_approval' or decisions_sufficient)`,
+      ),
     index('run_tenant_state').on(t.tenant_id, t.state, t.run_id),
     uniqueIndex('run_in_flight').on(t.in_flight_key).where(sql`in_flight_key is not null`),
     index('run_resource_in_doubt').on(t.resource_key).where(sql`state in ('executing', 'needs_reconciliation')`),

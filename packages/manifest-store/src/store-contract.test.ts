@@ -15,7 +15,7 @@ describeStore('on Postgres', async () => {
     stores: fixture.stores,
     executorOf: (instance_id) => createWorkerStore(fixture.serviceSql.executor, { instance_id, ids: testIds }),
     api: fixture.api,
-    principal: (role, name) => fixture.principal(role, name),
+    principal: (role, name, tenant) => fixture.principal(role, name, tenant),
     async revoke({ principal_id, role }) {
       await fixture.owner`update cs.api_key set revoked_at = cs.clock() where principal_id = ${principal_id} and role = ${role}`;
     },

@@ -1,16 +1,10 @@
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { drizzle } from 'drizzle-orm/postgres-js';
-import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import postgres from 'postgres';
 import { expect, test } from 'vitest';
 import { type PostgresVersion, testDatabase } from '../../../testing/services.ts';
 import { TEST_ROLE_PREFIX, TEST_SECRET } from '../../../testing/store-fixture.ts';
+import { migrateToEarlier } from '../testing/earlier-schema.ts';
 import { migrate } from './migrate.ts';
 
-const MIGRATIONS = fileURLToPath(new URL('../migrations', import.meta.url));
 /** Migrations before approvals were signed. */
 const OLD = 6;
 const RUN = '019ad000-0000-7000-8000-000000000001';
@@ -21,18 +15,12 @@ async function withOld(
   work: (url: string, sql: postgres.Sql) => Promise<void>,
 ): Promise<void> {
   const database = await testDatabase({ version, name: 'old', prepare: () => Promise.resolve() });
-  const folder = await mkdtemp(path.join(tmpdir(), 'cs-old-'));
   const sql = postgres(database.url, { max: 1, onnotice: () => undefined });
   try {
-    await cp(MIGRATIONS, folder, { recursive: true });
-    const journal = path.join(folder, 'meta/_journal.json');
-    const read = JSON.parse(await readFile(journal, 'utf8')) as { entries: unknown[] };
-    await writeFile(journal, JSON.stringify({ ...read, entries: read.entries.slice(0, OLD) }));
-    await runMigrations(drizzle({ client: sql }), { migrationsFolder: folder, migrationsSchema: 'cs_migrations' });
+    await migrateToEarlier(database.url, OLD);
     await work(database.url, sql);
   } finally {
     await sql.end({ timeout: 2 });
-    await rm(folder, { recursive: true });
     await database.drop();
   }
 }

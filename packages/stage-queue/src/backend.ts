@@ -1,6 +1,6 @@
 import type { Hint } from './hint.ts';
 import type { ProcessJob, WorkerHandle } from './stage-worker.ts';
-import type { Stage } from './stages.ts';
+import type { Lane, Stage } from './stages.ts';
 
 /** What a worker tells its consumer. */
 export interface WorkerEvents {
@@ -45,8 +45,8 @@ export interface QueueBackend {
   /** Drops a connection for hints that does not answer, so that what waits on it fails now instead of later. */
   renew(): void;
   /** Adds a hint under `jobId`; does nothing while a job of that id waits or runs. Rejects when the backend does. */
-  add(stage: Stage, jobId: string, hint: Hint): Promise<unknown>;
-  /** Hints of a stage that nobody has taken yet. */
+  add(stage: Stage, jobId: string, hint: Hint, lane: Lane): Promise<unknown>;
+  /** Hints of a stage that nobody has taken yet, whatever their lane. */
   waiting(stage: Stage): Promise<number>;
   /** What waits and what is worked on; two round trips. */
   backlog(stage: Stage): Promise<StageBacklog>;
@@ -62,6 +62,11 @@ export interface QueueBackend {
  * any error.
  */
 export const JOB_OPTIONS = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
+
+/**
+ * A lane is BullMQ's priority: 0 is a plain list, every other comes after it in order. BullMQ counts the two apart, so all that waits is both.
+ */
+export const WAITING = ['waiting', 'prioritized'] as const;
 
 /** Entries of BullMQ's own event stream per queue; nobody reads it. BullMQ's default is 10,000. */
 export const EVENTS_KEPT_MAX = 100;

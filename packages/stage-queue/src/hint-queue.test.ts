@@ -2,9 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Client } from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { redisUrl, type TestDatabase, testDatabase } from '../../../testing/services.ts';
+import { type OwnRedis, startOwnRedis } from '../testing/own-redis.ts';
 import { type Consumer, type HintQueue, migrateQueue, openHintQueue, type QueueSettings, STAGES } from './index.ts';
+import { queuePrefix } from './redis-backend.ts';
 
 /** Milliseconds within which a hint must arrive; it takes a few. */
 const SOON = { timeout: 5_000, interval: 10 };
@@ -22,30 +24,51 @@ interface Lab {
   dispose(): Promise<void>;
 }
 
-async function redisLab(): Promise<Lab> {
-  const url = await redisUrl();
+async function redisLab(url: string): Promise<Lab> {
   const prefix = `test-${randomUUID()}`;
   const client = new Redis(url, { maxRetriesPerRequest: null });
   return {
     settings: { backend: 'redis', url, prefix },
     forge: async (stage, jobId, data) => {
-      const queue = new Queue(stage, { connection: client, prefix });
+      const queue = new Queue(stage, { connection: client, prefix: queuePrefix(prefix, stage) });
       await queue.pause();
       await queue.add(stage, {}, { jobId });
-      await client.hset(`${prefix}:${stage}:${jobId}`, 'data', data);
+      await client.hset(`${queuePrefix(prefix, stage)}:${stage}:${jobId}`, 'data', data);
       await queue.resume();
       await queue.close();
     },
     kept: async (stage) => {
-      const keys = await client.keys(`${prefix}:${stage}:${stage}-*`);
+      const keys = await client.keys(`${queuePrefix(prefix, stage)}:${stage}:${stage}-*`);
       return keys.filter((key) => !key.endsWith(':lock')).length;
     },
     clear: async () => {
-      const keys = await client.keys(`${prefix}:*`);
-      if (keys.length > 0) await client.del(...keys);
+      const keys = await client.keys(`{${prefix}:*`);
+      for (const key of keys) await client.del(key); // One at a time: a cluster refuses keys of two slots in one command.
     },
     dispose: async () => {
       client.disconnect();
+    },
+  };
+}
+
+/** A cluster of one node with every slot: it refuses a command or script whose keys lie in two slots (CROSSSLOT). */
+async function startCluster(): Promise<OwnRedis> {
+  const redis = await startOwnRedis('--cluster-enabled', 'yes');
+  const client = new Redis(redis.url, { maxRetriesPerRequest: null });
+  await client.cluster('ADDSLOTSRANGE', 0, 16_383);
+  await vi.waitFor(async () => expect(await client.cluster('INFO')).toContain('cluster_state:ok'), SOON);
+  client.disconnect();
+  return redis;
+}
+
+async function clusterLab(): Promise<Lab> {
+  const redis = await startCluster();
+  const lab = await redisLab(redis.url);
+  return {
+    ...lab,
+    dispose: async () => {
+      await lab.dispose();
+      await redis.dispose();
     },
   };
 }
@@ -87,7 +110,8 @@ async function postgresLab(version: 18 | 15): Promise<Lab> {
 }
 
 const LABS: [string, () => Promise<Lab>][] = [
-  ['redis', redisLab],
+  ['redis', async () => redisLab(await redisUrl())],
+  ['a redis cluster of one node', clusterLab],
   ['postgres 18', () => postgresLab(18)],
   ['postgres 15', () => postgresLab(15)],
 ];
@@ -162,6 +186,26 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
     await queue.hint('propose', hint);
     await queue.hint('propose', { ...hint, revision: 2 });
     await expect.poll(() => taken.toSorted((a, b) => a - b), SOON).toEqual([1, 2]);
+  });
+
+  test('hints of a lower lane are taken before those of a higher one, and within a lane as they came', async () => {
+    const queue = open();
+    const { run_id } = newHint();
+    const sent = ([4, 2, 0, 4, 1, 0, 3, 2] as const).map((lane, i) => ({ lane, revision: i + 1 }));
+    for (const { lane, revision } of sent)
+      expect(await queue.hint('verify', { run_id, revision }, lane)).toBe('queued');
+    const taken: number[] = [];
+    queue.consume('verify', async ({ revision }) => void taken.push(revision), { concurrency: 1 });
+    await expect.poll(() => taken, SOON).toEqual([3, 6, 5, 2, 8, 7, 1, 4]);
+    await expect.poll(() => lab.kept('verify'), SOON).toBe(0);
+  });
+
+  test('the same hint in another lane is the job that waits already', async () => {
+    const queue = open();
+    const hint = newHint();
+    expect(await queue.hint('collect', hint, 3)).toBe('queued');
+    expect(await queue.hint('collect', hint, 0)).toBe('queued');
+    expect(await lab.kept('collect')).toBe(1);
   });
 
   test('a handler that throws is reported, its job is removed and never retried', async () => {
@@ -364,7 +408,8 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
     await expect.poll(() => taken, SOON).toBe(1);
     now = 100_000;
     expect(await consumer.health()).toEqual({ consuming: true }); // Busy, and nothing waits.
-    await queue.hint('propose', newHint());
+    // In whatever lane it waits.
+    await queue.hint('propose', newHint(), 2);
     expect(await consumer.health()).toEqual({ consuming: true });
     now += 59_000; // Its only slot may be at a long call.
     expect(await consumer.health()).toEqual({ consuming: true });
@@ -387,4 +432,42 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
     expect(await queue.ping()).toEqual({ kind: 'unavailable', reason: 'closed' });
     expect(await queue.hint('verify', newHint())).toEqual({ kind: 'unavailable', reason: 'closed' });
   });
+});
+
+test('the keys of one queue lie in one slot of a Redis Cluster, those of another queue in another', async () => {
+  const redis = await startCluster();
+  const client = new Redis(redis.url, { maxRetriesPerRequest: null });
+  const prefix = 'shop-north';
+  const queue = openHintQueue({ backend: 'redis', url: redis.url, prefix }, { onError: () => {} });
+  try {
+    // Work under way leaves the most kinds of keys: a lock, the job, the list of active ones, the ones that wait in either way.
+    let taken = 0;
+    for (const stage of STAGES) {
+      const never = () =>
+        new Promise<void>(() => {
+          taken += 1;
+        });
+      queue.consume(stage, never, { concurrency: 1 });
+      for (const lane of [0, 0, 1] as const)
+        expect(await queue.hint(stage, { run_id: `run_${randomUUID()}`, revision: 1 }, lane)).toBe('queued');
+    }
+    await expect.poll(() => taken, SOON).toBe(STAGES.length);
+    const slots = await Promise.all(
+      STAGES.map(async (stage) => {
+        const keys = await client.keys(`{${prefix}:${stage}}*`);
+        expect(keys.map((key) => key.split(':')[3])).toEqual(
+          expect.arrayContaining(['wait', 'prioritized', 'active', 'meta']),
+        );
+        return new Set(await Promise.all(keys.map((key) => client.cluster('KEYSLOT', key))));
+      }),
+    );
+    expect(slots.map(({ size }) => size)).toEqual(STAGES.map(() => 1));
+    expect(new Set(slots.flatMap((of) => [...of])).size).toBe(STAGES.length);
+    // None is left out: every key of this installation is one of these.
+    expect((await client.keys('*')).filter((key) => !key.startsWith(`{${prefix}:`))).toEqual([]);
+  } finally {
+    await queue.close();
+    client.disconnect();
+    await redis.dispose();
+  }
 });

@@ -5,7 +5,7 @@ import { Hint, hintJobId } from './hint.ts';
 import { systemTimers, type Timers } from './ports/timers.ts';
 import { PostgresBackend, QUEUE_SCHEMA } from './postgres-backend.ts';
 import { RedisBackend } from './redis-backend.ts';
-import { STAGES, type Stage } from './stages.ts';
+import { type Lane, STAGES, type Stage } from './stages.ts';
 import { within } from './within.ts';
 
 /**
@@ -28,8 +28,11 @@ export type PingResult = { kind: 'ok'; ms: number } | { kind: 'unavailable'; rea
 
 /** Queues of hints, one per stage. Nothing in here decides anything: a worker reloads the run and judges that. */
 export interface HintQueue {
-  /** Sends a hint after a commit. Never rejects and takes at most 1 s. The same hint while the first waits or runs is one job. */
-  hint(stage: Stage, hint: { run_id: string; revision: number }): Promise<HintResult>;
+  /**
+   * Sends a hint after a commit. Never rejects and takes at most 1 s. The same hint while the first waits or runs is one job, in the lane of the
+   * first. Hints of a lower lane are taken before those of a higher one; default: the lowest.
+   */
+  hint(stage: Stage, hint: { run_id: string; revision: number }, lane?: Lane): Promise<HintResult>;
   /**
    * Calls `handle` for every hint of a stage until drained. A handler that throws is reported and its job removed; a
    * malformed job is reported and removed without calling the handler. Consumption resumes by itself after an outage.
@@ -47,7 +50,11 @@ export interface HintQueue {
 }
 
 export type QueueSettings =
-  | { backend: 'redis'; url: string /** Of every key; default `counterstamp`. */; prefix?: string }
+  | {
+      backend: 'redis';
+      url: string /** Of every key, in braces with the stage; default `counterstamp`. */;
+      prefix?: string;
+    }
   | {
       backend: 'postgres';
       url: string;
@@ -111,7 +118,7 @@ export function hintQueueOn(backend: QueueBackend, report: Report, timers: Timer
     () => {},
   );
 
-  async function hint(stage: Stage, input: { run_id: string; revision: number }): Promise<HintResult> {
+  async function hint(stage: Stage, input: { run_id: string; revision: number }, lane: Lane = 0): Promise<HintResult> {
     const parsed = Hint.safeParse(input);
     if (!parsed.success) {
       report(parsed.error, `${stage}.hint`);
@@ -126,7 +133,7 @@ export function hintQueueOn(backend: QueueBackend, report: Report, timers: Timer
       // Only the first hints of a process wait for a connection; after an outage they fail at once until it is back.
       if (!opened) await within(timers, HINT_MAX_MS, backend.opened);
       if (!backend.ready()) return unavailable('not_connected');
-      const adding = backend.add(stage, hintJobId(stage, parsed.data), parsed.data);
+      const adding = backend.add(stage, hintJobId(stage, parsed.data), parsed.data, lane);
       const answer = await within(timers, Math.max(0, HINT_MAX_MS - (timers.monotonicMs() - startedAt)), adding);
       if (answer.kind === 'done') return 'queued';
       overdue += 1;

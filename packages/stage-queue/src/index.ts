@@ -20,4 +20,4 @@ export {
 } from './hint-queue.ts';
 export { migrateQueue } from './migrate-queue.ts';
 export { systemTimers, type Timers } from './ports/timers.ts';
-export { STAGES, type Stage } from './stages.ts';
+export { type Lane, STAGES, type Stage } from './stages.ts';

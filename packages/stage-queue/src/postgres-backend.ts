@@ -17,6 +17,7 @@ import {
   RUN_RETRY_MS,
   type StageBacklog,
   type StageConsumption,
+  WAITING,
   type WorkerEvents,
   type WorkerSettings,
 } from './backend.ts';
@@ -25,7 +26,7 @@ import type { Report } from './error-reports.ts';
 import type { Hint } from './hint.ts';
 import type { Timers } from './ports/timers.ts';
 import { StageWorker } from './stage-worker.ts';
-import type { Stage } from './stages.ts';
+import type { Lane, Stage } from './stages.ts';
 
 /** The schema that BullMQ's tables live in. */
 export const QUEUE_SCHEMA = DEFAULT_SCHEMA;
@@ -168,12 +169,12 @@ export class PostgresBackend implements QueueBackend {
     // Nothing to drop: the pool gives an unanswered statement up after its own time limit.
   }
 
-  add(stage: Stage, jobId: string, hint: Hint): Promise<unknown> {
-    return this.#queue(stage).add(stage, hint, { jobId });
+  add(stage: Stage, jobId: string, hint: Hint, lane: Lane): Promise<unknown> {
+    return this.#queue(stage).add(stage, hint, { jobId, priority: lane });
   }
 
   waiting(stage: Stage): Promise<number> {
-    return this.#queue(stage).getWaitingCount();
+    return this.#queue(stage).getJobCountByTypes(...WAITING);
   }
 
   backlog(stage: Stage): Promise<StageBacklog> {

@@ -7,6 +7,7 @@ import {
   RUN_RETRY_MS,
   type StageBacklog,
   type StageConsumption,
+  WAITING,
   type WorkerEvents,
   type WorkerSettings,
 } from './backend.ts';
@@ -15,7 +16,7 @@ import type { Report } from './error-reports.ts';
 import type { Hint } from './hint.ts';
 import type { Timers } from './ports/timers.ts';
 import { StageWorker } from './stage-worker.ts';
-import type { Stage } from './stages.ts';
+import type { Lane, Stage } from './stages.ts';
 
 /**
  * Seconds that an idle worker blocks before it looks again by itself; a new hint wakes it at once. 5 s: two commands per
@@ -56,6 +57,14 @@ const FOR_HINTS = {
 const FOR_WORKERS = { ...COMMON, maxRetriesPerRequest: null, socketTimeout: SILENCE_MAX_MS };
 
 /**
+ * What every key of a stage's queue begins with. Redis Cluster keeps keys with the same text in braces in one slot, which BullMQ's scripts need of
+ * the keys of one queue; different stages may lie in different slots.
+ */
+export function queuePrefix(prefix: string, stage: string): string {
+  return `{${prefix}:${stage}}`;
+}
+
+/**
  * BullMQ on Redis or Valkey. One connection for all hints, one for all workers' commands, and one blocking connection
  * per consumer.
  */
@@ -91,12 +100,12 @@ export class RedisBackend implements QueueBackend {
     this.#hints.disconnect(true);
   }
 
-  add(stage: Stage, jobId: string, hint: Hint): Promise<unknown> {
-    return this.#queue(stage).add(stage, hint, { jobId });
+  add(stage: Stage, jobId: string, hint: Hint, lane: Lane): Promise<unknown> {
+    return this.#queue(stage).add(stage, hint, { jobId, priority: lane });
   }
 
   waiting(stage: Stage): Promise<number> {
-    return this.#queue(stage).getWaitingCount();
+    return this.#queue(stage).getJobCountByTypes(...WAITING);
   }
 
   backlog(stage: Stage): Promise<StageBacklog> {
@@ -114,7 +123,7 @@ export class RedisBackend implements QueueBackend {
       events.process,
       {
         connection: commands,
-        prefix: this.#prefix,
+        prefix: queuePrefix(this.#prefix, stage),
         // The check would read INFO once; failing that once (a Redis that still loads) kills the worker for good.
         // `checkRedis` looks at the version and the policy.
         skipVersionCheck: true,
@@ -166,7 +175,7 @@ export class RedisBackend implements QueueBackend {
     if (queue === undefined) {
       queue = new Queue(stage, {
         connection: this.#hints,
-        prefix: this.#prefix,
+        prefix: queuePrefix(this.#prefix, stage),
         skipVersionCheck: true,
         defaultJobOptions: JOB_OPTIONS,
         streams: { events: { maxLen: EVENTS_KEPT_MAX } },

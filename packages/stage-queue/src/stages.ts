@@ -1,1 +1,1 @@
-export { STAGES, type Stage } from '@counterstamp/manifest-core';
+export { type Lane, STAGES, type Stage } from '@counterstamp/manifest-core';

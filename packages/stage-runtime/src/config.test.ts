@@ -35,7 +35,8 @@ describe('a correct environment', () => {
       development: false,
       http_host: '127.0.0.1',
       http_port: 9465,
-      concurrency: 16,
+      concurrency: { execute: 16 },
+      database_connections: 5,
       log_level: 'info',
       own: { COUNTERSTAMP_SHOP_URL: 'http://shop.test', COUNTERSTAMP_KEY: 'rk_1' },
     });
@@ -71,6 +72,32 @@ describe('a correct environment', () => {
       url: 'rediss://r.test',
       prefix: 'a-b_1',
     });
+  });
+
+  test('works on as many hints of a stage as that stage’s variable says, else the common one; of its own stages only', () => {
+    const preflight = (change: Environment) => {
+      const result = parseServiceConfig('preflight', { ...BASE, ...change }, OWN, { http_port: 9464 });
+      if (!result.ok) throw new Error(result.faults.join('\n'));
+      return result.config.concurrency;
+    };
+    expect(preflight({ COUNTERSTAMP_CONCURRENCY: '4', COUNTERSTAMP_CONCURRENCY_COLLECT: '8' })).toEqual({
+      preflight: 4,
+      collect: 8,
+      propose: 4,
+    });
+    // One environment for all services is common: what is another's is not read, wrong or not.
+    expect(configOf({ COUNTERSTAMP_CONCURRENCY_VERIFY: 'many', COUNTERSTAMP_CONCURRENCY_EXECUTE: '2' })).toMatchObject({
+      concurrency: { execute: 2 },
+    });
+  });
+
+  test.each([
+    ['1', 5],
+    ['51', 6],
+    ['100', 10],
+    ['1000', 20],
+  ])('has connections to the database for its concurrency: with %s hints at a time, %i', (hints, connections) => {
+    expect(configOf({ COUNTERSTAMP_CONCURRENCY_EXECUTE: hints }).database_connections).toBe(connections);
   });
 
   test('may change single durations of its profile', () => {
@@ -127,6 +154,11 @@ describe('a fault', () => {
     ['a port beyond the last', { COUNTERSTAMP_HTTP_PORT: '65536' }, 'COUNTERSTAMP_HTTP_PORT: must be between'],
     ['a port below the first', { COUNTERSTAMP_HTTP_PORT: '-1' }, 'COUNTERSTAMP_HTTP_PORT: must be a whole number'],
     ['no slot to work in', { COUNTERSTAMP_CONCURRENCY: '0' }, 'COUNTERSTAMP_CONCURRENCY: must be between 1'],
+    [
+      'no slot of one stage',
+      { COUNTERSTAMP_CONCURRENCY_EXECUTE: '0' },
+      'COUNTERSTAMP_CONCURRENCY_EXECUTE: must be between 1',
+    ],
     ['a fraction of a slot', { COUNTERSTAMP_CONCURRENCY: '1.5' }, 'COUNTERSTAMP_CONCURRENCY: must be a whole number'],
     ['an unknown log level', { LOG_LEVEL: 'loud' }, 'LOG_LEVEL: '],
     [
@@ -157,6 +189,7 @@ describe('a fault', () => {
       LOG_LEVEL: 'loud',
       COUNTERSTAMP_DEV: 'yes',
       COUNTERSTAMP_CONCURRENCY: 'many',
+      COUNTERSTAMP_CONCURRENCY_EXECUTE: '-1',
       COUNTERSTAMP_FAILPOINTS: 'x=kill',
       COUNTERSTAMP_SHOP_URL: 'shop',
       COUNTERSTAMP_KEY: undefined,
@@ -165,6 +198,7 @@ describe('a fault', () => {
     });
     expect(faults.map((fault) => fault.split(/[: ]/)[0]).sort()).toEqual([
       'COUNTERSTAMP_CONCURRENCY',
+      'COUNTERSTAMP_CONCURRENCY_EXECUTE',
       'COUNTERSTAMP_DEV',
       'COUNTERSTAMP_EXECUTOR_DATABASE_URL',
       'COUNTERSTAMP_FAILPOINTS',

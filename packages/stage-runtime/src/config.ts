@@ -7,6 +7,7 @@ import {
   PROFILES,
   type Profile,
   type Service,
+  type Stage,
 } from '@counterstamp/manifest-core';
 import {
   createSealing,
@@ -46,7 +47,10 @@ export interface ServiceConfig {
   http_host: string;
   /** 0: any free port. */
   http_port: number;
-  concurrency: number;
+  /** Hints of each of the service's stages that the process works on at a time. */
+  concurrency: Partial<Record<Stage, number>>;
+  /** Connections of the process's pool to the database. */
+  database_connections: number;
 }
 
 export type ConfigResult<C> = { ok: true; config: C } | { ok: false; faults: string[] };
@@ -109,7 +113,9 @@ export const Common = z.object({
   COUNTERSTAMP_HTTP_PORT: wholeNumber(65_535).optional().describe('port to listen at; 0: any free one'),
   COUNTERSTAMP_CONCURRENCY: wholeNumber(1_000, 1)
     .optional()
-    .describe('hints of one queue that the process works on at a time, 1 to 1000'),
+    .describe(
+      'hints of one queue that the process works on at a time, 1 to 1000; COUNTERSTAMP_CONCURRENCY_<STAGE> says otherwise for one stage of the service',
+    ),
   LOG_LEVEL: z
     .enum(LOG_LEVELS)
     .default('info')
@@ -119,6 +125,49 @@ export const Common = z.object({
 
 /** Hints of one queue that a process works on at a time when nobody says otherwise. */
 export const CONCURRENCY_DEFAULT = 16;
+
+/** The stages that each service works on. */
+const STAGES_OF: Readonly<Record<Service, readonly Stage[]>> = {
+  api: [],
+  preflight: ['preflight', 'collect', 'propose'],
+  executor: ['execute'],
+  verifier: ['verify'],
+  reconciler: ['reconcile'],
+};
+
+/** The concurrency of each stage of a service; of no other, which another process works on. */
+export function concurrencyVariables(service: Service): z.ZodObject<Record<string, z.ZodOptional<z.ZodType<number>>>> {
+  return z.object(
+    Object.fromEntries(
+      STAGES_OF[service].map((stage) => [
+        concurrencyVariable(stage),
+        wholeNumber(1_000, 1)
+          .optional()
+          .describe(
+            `hints of the queue ${stage} that the process works on at a time; absent: COUNTERSTAMP_CONCURRENCY`,
+          ),
+      ]),
+    ),
+  );
+}
+
+function concurrencyVariable(stage: Stage): string {
+  return `COUNTERSTAMP_CONCURRENCY_${stage.toUpperCase()}`;
+}
+
+/** Connections that a process's pool has at least and at most, and the hints under work for which it gets one more. */
+const CONNECTIONS_MIN = 5;
+const CONNECTIONS_MAX = 20;
+const HINTS_PER_CONNECTION = 10;
+
+/**
+ * A hint under work mostly waits for systems outside and needs the database for a few milliseconds, one statement at a time: one connection serves
+ * ten. Above the most, statements wait for each other; more processes help then, if the database can take more at all.
+ */
+function connectionsFor(concurrency: ServiceConfig['concurrency']): number {
+  const hints = Object.values(concurrency).reduce((sum, one) => sum + one, 0);
+  return Math.min(CONNECTIONS_MAX, Math.max(CONNECTIONS_MIN, Math.ceil(hints / HINTS_PER_CONNECTION)));
+}
 
 /**
  * The durations that an environment sets: those of its profile, changed one by one by `COUNTERSTAMP_<NAME>_MS`. `faults`: what is no number,
@@ -158,6 +207,7 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
   const set = Object.fromEntries(Object.entries(given.env).filter(([, value]) => value !== undefined && value !== ''));
   const common = collect(Common, set, faults);
   const own = collect(schema, set, faults);
+  const ofStages = collect(concurrencyVariables(service), set, faults);
 
   const profile = common?.COUNTERSTAMP_PROFILE ?? 'production';
   const { durations, faults: ofDurations } = parseDurations(set, profile);
@@ -174,11 +224,21 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
   const tracing = common === undefined ? undefined : tracingOf(common, faults);
 
   const database_url = common === undefined ? undefined : databaseUrl(service, set, common, faults);
-  if (common === undefined || own === undefined || database_url === undefined || faults.length > 0) {
+  if (
+    common === undefined ||
+    own === undefined ||
+    ofStages === undefined ||
+    database_url === undefined ||
+    faults.length > 0
+  ) {
     const missing = [...given.unread].map((name) => `${name}: is required`);
     return { ok: false, faults: faults.filter((fault) => !missing.some((start) => fault.startsWith(start))) };
   }
 
+  const ofAll = common.COUNTERSTAMP_CONCURRENCY ?? defaults.concurrency ?? CONCURRENCY_DEFAULT;
+  const concurrency: ServiceConfig['concurrency'] = Object.fromEntries(
+    STAGES_OF[service].map((stage) => [stage, ofStages[concurrencyVariable(stage)] ?? ofAll]),
+  );
   return {
     ok: true,
     config: {
@@ -195,7 +255,8 @@ export function parseServiceConfig<S extends z.ZodRawShape>(
       ...(tracing === undefined ? {} : { tracing }),
       http_host: common.COUNTERSTAMP_HTTP_HOST,
       http_port: common.COUNTERSTAMP_HTTP_PORT ?? defaults.http_port,
-      concurrency: common.COUNTERSTAMP_CONCURRENCY ?? defaults.concurrency ?? CONCURRENCY_DEFAULT,
+      concurrency,
+      database_connections: connectionsFor(concurrency),
       own,
     },
   };

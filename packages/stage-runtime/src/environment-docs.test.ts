@@ -15,6 +15,7 @@ test('a variable is described by the schema that parses it: what it means, wheth
     { name: 'COUNTERSTAMP_X_URL', meaning: 'where x is', required: true, default: null },
     { name: 'COUNTERSTAMP_X_SIZE', meaning: 'how big x is', required: false, default: '7' },
     { name: 'COUNTERSTAMP_X_NAME', meaning: 'what x is called', required: false, default: null },
+    expect.objectContaining({ name: 'COUNTERSTAMP_CONCURRENCY_VERIFY', required: false, default: null }),
   ]);
   const defaults = Object.fromEntries(common.map((variable) => [variable.name, variable.default]));
   expect(defaults).toMatchObject({

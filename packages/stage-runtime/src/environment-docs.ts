@@ -1,6 +1,6 @@
 import { DURATION_MEANINGS, type Durations, PROFILES, type Service } from '@counterstamp/manifest-core';
 import type { z } from 'zod';
-import { CONCURRENCY_DEFAULT, Common, durationVariable } from './config.ts';
+import { CONCURRENCY_DEFAULT, Common, concurrencyVariables, durationVariable } from './config.ts';
 
 /** One variable of an environment, as the reference describes it. */
 export interface VariableDoc {
@@ -28,7 +28,7 @@ export function describeEnvironment({ service, schema, defaults }: ServiceEnviro
 } {
   const login = `COUNTERSTAMP_${service.toUpperCase()}_DATABASE_URL`;
   const common = described(Common).map((variable) => ({ ...variable, ...ownDefault(variable.name) }));
-  const own = described(schema);
+  const own = [...described(schema), ...described(concurrencyVariables(service))];
   return {
     common,
     own: [

@@ -6,7 +6,6 @@ import {
   loginFault,
   observeStatements,
   openStatements,
-  POOL_MAX,
   type Sql,
   sealingFault,
 } from '@counterstamp/manifest-store';
@@ -33,6 +32,9 @@ export const EXIT_CONFIG = 78;
 /** The last spans may take this long to be delivered, in milliseconds: a collector that hangs must not hold up a deployment. */
 const SPANS_FLUSH_MS = 1_500;
 
+/** sysexits.h EX_TEMPFAIL: the process cannot go on, and a new one may; a supervisor should start it. */
+const EXIT_STUCK = 75;
+
 /** What the shell hands to a service. */
 export interface Shell<C> {
   config: C;
@@ -54,13 +56,15 @@ export interface Shell<C> {
 export interface Running {
   /** Where its HTTP side listens. */
   port: number;
+  /** Resolves with why when the process cannot do its work any more and a new one may. */
+  stuck?: Promise<string>;
   /** Takes no new work and lets current work end, for at most `graceMs`. */
   drain(graceMs: number): Promise<void>;
 }
 
 /**
  * Runs one service as a process: configuration, log, signals, drain. SIGTERM and SIGINT: no new work, current work ends within the grace,
- * exit 0; a second signal ends at once. Wrong configuration: every problem on stderr, exit 78.
+ * exit 0; a second signal ends at once. Wrong configuration: every problem on stderr, exit 78. Work that is stuck: the same drain, exit 75.
  */
 export async function runService<C extends ServiceConfig>(
   parse: (env: Environment) => ConfigResult<C>,
@@ -79,14 +83,17 @@ export async function runService<C extends ServiceConfig>(
   const log = createLogger({ service: config.service, instance_id, level: config.log_level });
   const metrics = createMetrics(config.service, systemClock, { version: VERSION, backend: config.queue.backend }, log);
   observeStatements((ms, answered) => metrics.statement(ms, answered));
-  metrics.onPool(() => ({ limit: POOL_MAX, ...openStatements() }));
+  metrics.onPool(() => ({ limit: config.database_connections, ...openStatements() }));
   if (config.tracing !== undefined)
     await startTracing(
       config.tracing,
       { service: config.service, instance_id },
       { log, monotonicMs: () => systemClock.monotonicMs() },
     );
-  const sql = connect(config.database_url, { applicationName: `counterstamp-${config.service}` });
+  const sql = connect(config.database_url, {
+    max: config.database_connections,
+    applicationName: `counterstamp-${config.service}`,
+  });
   const queue = openHintQueue(config.queue, {
     onError: (error, where) =>
       log.warn({ where, reason: error instanceof Error ? error.message : String(error) }, 'the queue reports an error'),
@@ -133,16 +140,23 @@ export async function runService<C extends ServiceConfig>(
     'ready for work',
   );
 
-  const signal = await signalled;
+  const stuck = running.stuck?.then((why) => ({ why }));
+  const end = await (stuck === undefined ? signalled : Promise.race([signalled, stuck]));
   process.once('SIGTERM', () => process.exit(130));
   process.once('SIGINT', () => process.exit(130));
-  log.info({ signal, grace_ms: config.durations.drain_grace_ms }, 'draining: no new work');
+  if (typeof end === 'string')
+    log.info({ signal: end, grace_ms: config.durations.drain_grace_ms }, 'draining: no new work');
+  else
+    log.fatal(
+      { reason: end.why, stuck_ms: config.durations.stuck_ms },
+      'stuck: the queue answers and no hints are taken; the process ends, for a new one to be started',
+    );
   await running.drain(config.durations.drain_grace_ms);
   await queue.close();
   await sql.end({ timeout: 2 });
   await Promise.race([endTracing(), systemClock.sleep(SPANS_FLUSH_MS)]);
   log.info('drained');
-  process.exit(0);
+  process.exit(typeof end === 'string' ? 0 : EXIT_STUCK);
 }
 
 function firstSignal(): Promise<NodeJS.Signals> {
@@ -162,9 +176,9 @@ async function queueFault({ queue }: ServiceConfig): Promise<string | undefined>
 /** A hint that does not leave is normal: the run's `wake_at` brings the fleet back. */
 function hintPort(queue: HintQueue, metrics: Metrics, log: Logger): Queue {
   return {
-    async hint(stage, hint) {
+    async hint(stage, hint, lane) {
       const result = await inSpan('hint', { stage }, async (span) => {
-        const sent = await queue.hint(stage, hint);
+        const sent = await queue.hint(stage, hint, lane);
         span.set({ result: sent === 'queued' ? 'queued' : 'unavailable' });
         return sent;
       });

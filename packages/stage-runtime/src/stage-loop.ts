@@ -6,6 +6,7 @@ import {
   type HotRow,
   isClosed,
   type LoadedRun,
+  laneOf,
   type Queue,
   type RunId,
   type Stage,
@@ -108,7 +109,7 @@ export function createStageLoop(
                 hinted === 'execute' ? 'outcome.committed.before-hint' : 'stage.committed.before-hint',
                 run_id,
               );
-              await queue.hint(next, { run_id, revision: row.revision });
+              await queue.hint(next, { run_id, revision: row.revision }, laneOf(row.tenant_in_line));
               return false;
             }
             // A wait that was just set (a look-up backed off, a read to be repeated) is the sweeper's to end.

@@ -1,7 +1,8 @@
 import { RunId, type Stage, type Store } from '@counterstamp/manifest-core';
 import { createWorkerStore, StoreUnavailable } from '@counterstamp/manifest-store';
 import type { Consumer } from '@counterstamp/stage-queue';
-import type { ServiceConfig } from './config.ts';
+import { CONCURRENCY_DEFAULT, type ServiceConfig } from './config.ts';
+import { untilStuck } from './consumer-watch.ts';
 import { type Readiness, startHealthServer } from './health-server.ts';
 import { startBeating } from './heartbeat.ts';
 import { meteredStore } from './metered-store.ts';
@@ -64,7 +65,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
         }
       },
       {
-        concurrency: config.concurrency,
+        concurrency: config.concurrency[stage] ?? CONCURRENCY_DEFAULT,
         lockMs: Math.min(LOCK_MAX_MS, config.durations.stage_lease_ms - 1_000),
         onStalled: () => metrics.queueStalled(stage),
       },
@@ -97,6 +98,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
   const stop = new AbortController();
   const beats = startBeating(shell, () => service.store.beat());
   const background = service.background?.(stop.signal) ?? Promise.resolve();
+  const watching = untilStuck({ consumers, queue, clock, stuckMs: config.durations.stuck_ms }, stop.signal);
 
   const told = () =>
     service.store.endInstance().catch((error: unknown) => {
@@ -108,6 +110,7 @@ export async function startStageService(shell: Shell<ServiceConfig>, service: St
 
   return {
     port: server.port,
+    stuck: watching.then((why) => why ?? new Promise<never>(() => undefined)),
     async drain(graceMs) {
       stop.abort();
       const aside = Promise.race([Promise.all([background, beats.stop()]), clock.sleep(graceMs)]);

@@ -1,4 +1,4 @@
-import { type FailpointName, type HotRow, stageOf } from '@counterstamp/manifest-core';
+import { type FailpointName, type HotRow, laneOf, stageOf } from '@counterstamp/manifest-core';
 import type { ApiDeps } from './deps.ts';
 
 /** Sends hints beside the answers: a queue that hangs or is away delays no caller, and the run's `wake_at` replaces a lost hint. */
@@ -16,7 +16,8 @@ export function createHints({ queue, failpoint, log }: Pick<ApiDeps, 'queue' | '
     try {
       await failpoint.reach(at, row.run_id);
       const stage = stageOf(row);
-      if (stage !== null) await queue.hint(stage, { run_id: row.run_id, revision: row.revision });
+      const { run_id, revision, tenant_in_line } = row;
+      if (stage !== null) await queue.hint(stage, { run_id, revision }, laneOf(tenant_in_line));
     } catch (err) {
       log.error({ err, run_id: row.run_id, revision: row.revision }, 'a hint failed; the sweeper brings the run back');
     }

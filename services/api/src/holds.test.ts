@@ -1,3 +1,4 @@
+import { setHoldAsOwner } from '@counterstamp/manifest-store';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ApiFixture, apiFixture, createBody, type RunningApi } from '../testing/api-fixture.ts';
 import { holdGuard } from './holds.ts';
@@ -82,6 +83,23 @@ describe('a hold', () => {
       { scope: 'all', reason: 'shown to all', set_by: null },
     ]);
     expect(await api.client(south).releaseHold('all')).toEqual({ released: true, holds: [] });
+  });
+
+  test('stands before any api runs when the owner of the database set it, in the audit of everybody who may release it', async () => {
+    const before = (await fixture.audits()).length;
+    const row = await fixture.store.toApproved();
+    await setHoldAsOwner(fixture.store.owner, 'restored');
+    expect(await fixture.store.dispatch(row)).toMatchObject({ kind: 'refused', code: 'on_hold' });
+    expect((await api.client(operator).listHolds()).holds).toMatchObject([
+      { scope: 'all', reason: 'restored', set_by: 'owner' },
+    ]);
+    expect(await api.client(operator).releaseHold('all')).toEqual({ released: true, holds: [] });
+    const audits = (await fixture.audits()).slice(before).filter(({ what }) => what === 'set_hold');
+    expect(audits.map(({ code, principal_id }) => [code, principal_id === null])).toEqual([
+      ['held', true],
+      ['held', true],
+      ['released', false],
+    ]);
   });
 });
 

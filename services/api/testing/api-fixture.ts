@@ -154,7 +154,7 @@ export async function apiFixture(): Promise<ApiFixture> {
   async function row(run_id: RunId): Promise<HotRow> {
     const loaded = await store.stores.preflight.load(run_id);
     if (loaded === undefined) throw new Error('no such run');
-    return loaded.manifest;
+    return { ...loaded.manifest, tenant_in_line: 1 };
   }
 
   return {

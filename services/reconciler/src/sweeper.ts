@@ -3,6 +3,7 @@ import {
   type DueRun,
   type Durations,
   type Failpoint,
+  laneOf,
   type Queue,
   type RunId,
   type Store,
@@ -128,7 +129,8 @@ async function carryOn(
   if (stage === null) return undefined;
   await failpoint.reach('sweep.wake-moved.before-hint', row.run_id);
   metrics.hintResent(stage);
-  return { sent: queue.hint(stage, { run_id: row.run_id, revision: row.revision }) };
+  const { run_id, revision, tenant_in_line } = row;
+  return { sent: queue.hint(stage, { run_id, revision }, laneOf(tenant_in_line)) };
 }
 
 /** By what the run is traced: read only where somebody traces, and a run that cannot be read is moved all the same. */

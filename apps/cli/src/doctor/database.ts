@@ -49,7 +49,9 @@ export async function loginFindings({ services }: Pick<Subject, 'services'>): Pr
           failed(
             check,
             `${login}: ${looked.sentence}`,
-            `Correct the URL or the password of this login, or make it with \`counterstamp migrate\` and the same COUNTERSTAMP_SECRET.`,
+            looked.sentence.startsWith('Postgres cannot be reached')
+              ? 'Start Postgres, or correct the host and port of this URL.'
+              : 'Correct the URL or the password of this login, or make it with `counterstamp migrate` and the same COUNTERSTAMP_SECRET.',
           ),
         ];
       const { fault, settings } = looked.value;
@@ -138,10 +140,10 @@ async function migrationFindings(ownerUrl: string | undefined): Promise<Finding[
   if (pending.length > 0) return [failed(check, `Pending: ${pending.join(', ')}.`, MIGRATE)];
   if (unknown > 0) {
     return [
-      failed(
+      warning(
         check,
         `The database has ${unknown} migration${unknown === 1 ? '' : 's'} that this version does not know.`,
-        'Use the version of Counterstamp that migrated it; a schema is never taken back.',
+        'After a roll-back within one minor version that is as it should be (docs/operations/upgrade.md); else use the version that migrated it.',
       ),
     ];
   }

@@ -111,3 +111,18 @@ test('the list says of each run why, since when, what next and when it settles',
   expect(other).toContain('being looked up, next at ');
   expect(other).toContain(`at ${at(SETTLES)}; an earlier look proves no absence`);
 });
+
+test('an effect that a look found is pointed at beside “no evidence”, which speaks of answers alone', () => {
+  const seen = { revision: 4 as const, at: at(START_MS), kind: 'found' as const, provider_ref: 're_1', body: {} };
+  const evidenceOf = (run: RunView) => absenceConditions(run, [fenced]).find(({ guard }) => guard === 'no_evidence');
+  expect(evidenceOf(doubt())?.detail).toBe('nothing says that it was applied');
+  expect(evidenceOf(doubt({ observations: [seen as RunView['observations'][number]] }))).toMatchObject({
+    pass: true,
+    detail: expect.stringContaining('a look found an effect'),
+  });
+});
+
+test('a run that is not in doubt is asked no conditions', () => {
+  expect(doubtPage(doubt(), [fenced])).toContain('Conditions of “it did not land”');
+  expect(doubtPage(doubt({ state: 'failed', parked_reason: null }), [fenced])).not.toContain('Conditions of');
+});

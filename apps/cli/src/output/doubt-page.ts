@@ -39,6 +39,16 @@ export function doubtPage(run: RunView, instances: readonly Instance[]): string 
     section('Observations', observationLines(run)),
     section('Answers that came late', lateLines(run)),
     section('Executors that may have sent', instanceLines(run, instances)),
+    ...(run.state === 'needs_reconciliation' ? judgingLines(run, instances) : []),
+    section('What you can record, in your own words', verdictLines(run)),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n');
+}
+
+/** What a verdict rests on: of a run that is in doubt, and of no other. */
+function judgingLines(run: RunView, instances: readonly Instance[]): string[] {
+  return [
     section(
       'Conditions of “it did not land”, if you look now',
       guardLines({ guards: absenceConditions(run, instances) }),
@@ -48,10 +58,7 @@ export function doubtPage(run: RunView, instances: readonly Instance[]): string 
       `settles     ${settlesText(run)}`,
       '            The look must also come after the recorded end of each executor that sent + settle; once it is recorded, the time says so.',
     ]),
-    section('What you can record, in your own words', verdictLines(run)),
-  ]
-    .filter((part) => part !== '')
-    .join('\n\n');
+  ];
 }
 
 /** Instances of the attempts that may have left, in the order of the attempts. */
@@ -115,7 +122,7 @@ export function absenceConditions(
     {
       guard: 'no_evidence',
       pass: !evidence,
-      detail: evidence ? 'the provider once said that it was applied' : 'nothing says that it was applied',
+      detail: evidence ? 'the provider once said that it was applied' : withoutEvidence(run),
     },
     {
       guard: 'fenced',
@@ -126,6 +133,13 @@ export function absenceConditions(
           : `still to be fenced: ${unfenced.join(', ')}; end the process, then \`counterstamp instance fence ID --evidence …\` if its end is not recorded by itself, or a second operator’s \`counterstamp verdict support ${run.run_id} --waive-fencing --revision ${run.revision} --reason …\``,
     },
   ];
+}
+
+/** A look that found something is no answer to a send, and still what a person must not overlook. */
+function withoutEvidence({ observations }: RunView): string {
+  return observations.some(({ kind }) => kind === 'found')
+    ? 'no answer said that it was applied, but a look found an effect: see Observations'
+    : 'nothing says that it was applied';
 }
 
 function verdictLines(run: RunView): string[] {
