@@ -20,6 +20,7 @@ put() { # put NAME: standard input becomes the secret NAME, unless it exists.
 
 random | put postgres_password
 printf 'requirepass %s' "$(random)" | put redis_auth
+random | put grafana_password # Grafana takes it at its first start.
 random | put role_secret # `migrate` derives the services' passwords from it; no service gets it.
 printf 'postgres://counterstamp:%s@postgres:5432/counterstamp' "$(cat "$dir/postgres_password")" | put owner_database_url
 printf 'redis://:%s@redis:6379' "$(cut -d' ' -f2 "$dir/redis_auth")" | put redis_url

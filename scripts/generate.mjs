@@ -25,6 +25,7 @@ import { environment as reconciler } from '@counterstamp/reconciler';
 import { describeDurations, describeEnvironment, withSecretFiles } from '@counterstamp/stage-runtime';
 import { CLOSED_BY_CODE, LOG_FIELDS, METRICS, SPAN_ATTRIBUTES, SPANS } from '@counterstamp/telemetry';
 import { environment as verifier } from '@counterstamp/verifier';
+import { tsImport } from 'tsx/esm/api';
 
 const quote = (text) => `'${text.replaceAll("'", "''")}'`;
 const array = (items) => `array[${items.map(quote).join(', ')}]::text[]`;
@@ -297,6 +298,8 @@ ${metricTable(wholeFleet)}
 ## Of one process
 
 ${metricTable(ofProcess)}`;
+// They are typed by Grafana's own package and need no build.
+const { DASHBOARDS } = await tsImport('../deploy/grafana/dashboards.ts', import.meta.url);
 
 const code = (names) => names.map((name) => `\`${name}\``).join(', ');
 const spansAndLogFields = `# Spans and log fields
@@ -344,6 +347,12 @@ const files = {
   'docs/reference/event-format.md': events,
   'docs/reference/metrics.md': metrics,
   'docs/reference/spans-and-log-fields.md': spansAndLogFields,
+  ...Object.fromEntries(
+    Object.entries(DASHBOARDS).map(([name, dashboard]) => [
+      `deploy/grafana/dashboards/${name}.json`,
+      `${JSON.stringify(dashboard, null, 2)}\n`,
+    ]),
+  ),
 };
 const check = process.argv.includes('--check');
 const stale = [];

@@ -12,6 +12,8 @@ const PACKAGES = [
   { name: 'openssl', isPresent: () => isOnPath('openssl') },
   // Passkeys are tried in a real browser, with its virtual authenticator.
   { name: 'chromium', isPresent: () => existsSync('/usr/bin/chromium') },
+  // Rules are checked by its promtool and tried on a real server, which tests start on a free port; the packaged one is left alone.
+  { name: 'prometheus', isPresent: () => isOnPath('prometheus') && isOnPath('promtool') },
   { name: 'postgresql-15', isPresent: () => existsSync('/usr/lib/postgresql/15/bin/initdb') },
 ];
 

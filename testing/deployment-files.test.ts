@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import path, { join } from 'node:path';
 import { PROFILES, SERVICES } from '@counterstamp/manifest-core';
 import { serviceUrl } from '@counterstamp/manifest-store';
 import { DCLinter } from 'dclint';
@@ -48,7 +48,7 @@ describe('docker-compose.yml', () => {
 
   test('has the whole fleet and what it needs', () => {
     expect(Object.keys(compose.services).sort()).toEqual(
-      [...SERVICES, 'migrate', 'postgres', 'prometheus', 'redis', 'sandbox'].sort(),
+      [...SERVICES, 'grafana', 'migrate', 'postgres', 'prometheus', 'redis', 'sandbox'].sort(),
     );
     for (const name of [...SERVICES, 'sandbox']) expect(service(name).command).toEqual(['service', name]);
   });
@@ -107,6 +107,7 @@ describe('docker-compose.yml', () => {
     expect(holders('owner_database_url')).toEqual(['migrate']);
     expect(holders('role_secret')).toEqual(['migrate']);
     expect(holders('postgres_password')).toEqual(['postgres']);
+    expect(holders('grafana_password')).toEqual(['grafana']);
   });
 
   test('no password stands in it: what is secret comes from a file', () => {
@@ -121,7 +122,7 @@ describe('docker-compose.yml', () => {
   test('databases are reached from inside only', () => {
     expect(compose.networks.data).toEqual({ internal: true });
     for (const name of ['postgres', 'redis', 'migrate']) expect(service(name).networks).toEqual(['data']);
-    for (const name of ['sandbox', 'prometheus']) expect(service(name).networks).toEqual(['default']);
+    for (const name of ['sandbox', 'prometheus', 'grafana']) expect(service(name).networks).toEqual(['default']);
   });
 
   test('names no variable that the code does not read', () => {
@@ -223,6 +224,47 @@ describe('deploy/prometheus.yml', () => {
     const [found] = scrape_configs.find(({ job_name }) => job_name === 'counterstamp')?.dns_sd_configs ?? [];
     expect([...(found?.names ?? [])].sort()).toEqual([...SERVICES].sort());
     expect(String(found?.port)).toBe(environmentOf(readDockerfile('Dockerfile').at(-1)).COUNTERSTAMP_HTTP_PORT);
+  });
+});
+
+describe('what Prometheus and Grafana are handed', () => {
+  /** Where a container finds a file of the repository, by its volumes. */
+  const seenBy = (name: string, file: string) => {
+    for (const volume of service(name).volumes ?? []) {
+      const [from = '', to = '', mode] = volume.split(':');
+      const inside = path.relative(from, `./${file}`);
+      if (from.startsWith('./') && !inside.startsWith('..')) return { path: path.join(to, inside), mode };
+    }
+    return undefined;
+  };
+
+  test('the rules lie where the configuration looks for them, and cannot be written', () => {
+    const { rule_files } = parse(readFileSync('deploy/prometheus.yml', 'utf8')) as { rule_files: string[] };
+    expect(rule_files.length).toBeGreaterThan(0);
+    for (const file of rule_files)
+      expect(seenBy('prometheus', `deploy/${file}`)).toEqual({ path: `/etc/prometheus/${file}`, mode: 'ro' });
+  });
+
+  test('every dashboard lies where Grafana is told to look, asks the data source that it is told of, and cannot be written', () => {
+    const told = 'deploy/grafana/provisioning';
+    expect(seenBy('grafana', told)).toEqual({ path: '/etc/grafana/provisioning', mode: 'ro' });
+    const { providers } = parse(readFileSync(`${told}/dashboards/counterstamp.yml`, 'utf8')) as {
+      providers: { options: { path: string }; allowUiUpdates: boolean }[];
+    };
+    const dashboards = readdirSync('deploy/grafana/dashboards');
+    expect(dashboards).toHaveLength(6);
+    for (const name of dashboards)
+      expect(seenBy('grafana', `deploy/grafana/dashboards/${name}`)).toEqual({
+        path: `${providers[0]?.options.path}/${name}`,
+        mode: 'ro',
+      });
+    expect(providers).toMatchObject([{ allowUiUpdates: false }]);
+    const { datasources } = parse(readFileSync(`${told}/datasources/prometheus.yml`, 'utf8')) as {
+      datasources: { url: string; type: string; isDefault: boolean }[];
+    };
+    expect(datasources).toMatchObject([{ type: 'prometheus', url: 'http://prometheus:9090', isDefault: true }]);
+    // The password alone comes from outside, as a file.
+    expect(service('grafana').environment?.GF_SECURITY_ADMIN_PASSWORD__FILE).toBe('/run/secrets/grafana_password');
   });
 });
 
