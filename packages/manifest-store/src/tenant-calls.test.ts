@@ -62,6 +62,10 @@ const CALLS: Readonly<Record<string, Row>> = {
     call: (reach) =>
       `select result from cs.commit_decision(${who(reach)}, ${quoted(reach.run)}, ${jsonb(decision(reach, 'approve'))}, 1)`,
   },
+  decision_wait_ms: {
+    checks: 'run is of the tenant',
+    call: (reach) => `select cs.decision_wait_ms(${quoted(reach.tenant)}, ${quoted(reach.run)}) is null as unknown`,
+  },
   approver_obstacle: {
     checks: 'reads with the login’s own rights, behind row-level security; the run is a row it was shown',
   },

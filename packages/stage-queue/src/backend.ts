@@ -48,7 +48,7 @@ export interface QueueBackend {
   add(stage: Stage, jobId: string, hint: Hint, lane: Lane): Promise<unknown>;
   /** Hints of a stage that nobody has taken yet, whatever their lane. */
   waiting(stage: Stage): Promise<number>;
-  /** What waits and what is worked on; two round trips. */
+  /** What waits and what is worked on. */
   backlog(stage: Stage): Promise<StageBacklog>;
   /** One round trip on the connection for hints. */
   ping(): Promise<unknown>;

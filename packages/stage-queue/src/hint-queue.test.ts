@@ -200,6 +200,32 @@ describe.each(LABS)('hints on %s', (_name, openLab) => {
     await expect.poll(() => lab.kept('verify'), SOON).toBe(0);
   });
 
+  test('the backlog of a stage has what waits and what is worked on, and the age of the oldest hint whatever its lane', async () => {
+    const queue = open();
+    const begun = Date.now();
+    expect(await queue.hint('verify', newHint(), 4)).toBe('queued');
+    const oldestSent = Date.now();
+    await expect.poll(() => Date.now() - oldestSent, SOON).toBeGreaterThan(200);
+    for (const lane of [4, 1, 0, 2, 1] as const) expect(await queue.hint('verify', newHint(), lane)).toBe('queued');
+    const all = await queue.backlog();
+    const verify = all.find(({ stage }) => stage === 'verify');
+    expect(verify).toMatchObject({ waiting: 6, active: 0 });
+    expect(verify?.oldest_age_ms).toBeGreaterThan(200);
+    expect(verify?.oldest_age_ms).toBeLessThanOrEqual(Date.now() - begun);
+    expect(all.find(({ stage }) => stage === 'execute')).toEqual({
+      stage: 'execute',
+      waiting: 0,
+      active: 0,
+      oldest_age_ms: 0,
+    });
+    const ends: (() => void)[] = [];
+    queue.consume('verify', () => new Promise((resolve) => void ends.push(resolve)), { concurrency: 1 });
+    await expect
+      .poll(async () => (await queue.backlog()).find(({ stage }) => stage === 'verify'), SOON)
+      .toMatchObject({ waiting: 5, active: 1 });
+    for (const end of ends) end();
+  });
+
   test('the same hint in another lane is the job that waits already', async () => {
     const queue = open();
     const hint = newHint();
