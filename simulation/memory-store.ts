@@ -9,6 +9,7 @@ import {
   type DispatchRefusal,
   type DueRun,
   digestOf,
+  effectWasSeen,
   eventHash,
   factsDigest,
   type HotRow,
@@ -1284,6 +1285,8 @@ export class MemoryStore {
     if (run.revision !== verdict.expected) return { result: 'stale_revision', detail: String(run.revision) };
     if (observedMs !== null && observedMs > now) return { result: 'observed_in_future', detail: iso(now) };
     if (verdict.verdict === 'did_not_land') {
+      if (!this.#evidenceOfEffect(run) && effectWasSeen(run.parked_reason))
+        return { result: 'evidence_stands', detail: run.parked_reason };
       const deadlineMs = lastDeadlineMs(run);
       const senders = run.attemptRows.filter((attempt) => attempt.status !== 'not_sent').map((one) => one.instance_id);
       const unfenced = senders.filter((instance_id) => !this.#fenced(instance_id, verdict.pause_ms, now));

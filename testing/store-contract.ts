@@ -1294,6 +1294,17 @@ export function describeStore(where: string, start: () => Promise<StoreUnderTest
         expect((await say(row, 'did_not_land', { observed_at: null })).result).toBe('not_settled');
       });
 
+      test.each(['late_effect_found', 'effect_differs'] as const)(
+        '"did not land" is refused while the last look showed an effect (%s), until a look finds none',
+        async (reason) => {
+          const row = await parked(await toSettled(), reason);
+          expect(await say(row, 'did_not_land')).toMatchObject({ result: 'evidence_stands', detail: reason });
+          const again = await say(row, 'look_again');
+          const absent = await parked(again.row ?? row);
+          expect((await say(absent, 'did_not_land')).result).not.toBe('evidence_stands');
+        },
+      );
+
       test('"did not land" is vetoed by evidence', async () => {
         const row = await toSettled();
         await evidence(row);

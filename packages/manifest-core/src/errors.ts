@@ -136,7 +136,7 @@ export const ERRORS = {
   evidence_stands: {
     status: 409,
     title:
-      'The external system once said that it applied the action; while that stands, nobody may record its absence.',
+      'The external system once said that it applied the action, or a look showed the effect; while that stands, nobody may record its absence.',
   },
   instance_not_fenced: {
     status: 409,

@@ -100,6 +100,7 @@ export {
   type CloseAbsentRefusal,
   compareEffect,
   type DispatchFacts,
+  effectWasSeen,
   keyStillKnown,
   type Look,
   mayCloseAbsent,

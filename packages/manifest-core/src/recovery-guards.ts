@@ -139,6 +139,14 @@ export interface CloseAbsentFacts {
   /** A second person took the missing fence on themselves. */
   fencing_waived: boolean;
 }
+/** Why a run is parked when a look showed our effect: before a person may say that there is none, a look has to find none. */
+const SEEN: readonly (string | null)[] = ['late_effect_found', 'effect_differs'];
+
+/** Whether the last word of the fleet's own looks is that the run's effect is there. */
+export function effectWasSeen(parked_reason: string | null): boolean {
+  return SEEN.includes(parked_reason);
+}
+
 export type CloseAbsentRefusal = 'evidence_stands' | 'not_settled' | 'instance_not_fenced';
 
 /** Whether a person may close the run as absent: `null`, or why not. The most dangerous act in the product. */

@@ -122,8 +122,15 @@ function refusalOf(
   switch (result) {
     case 'run_not_found':
     case 'role_missing':
-    case 'evidence_stands':
       return told(result);
+    case 'evidence_stands':
+      return told(
+        result,
+        '',
+        detail === null
+          ? undefined
+          : `a look found an effect of this run (parked: ${detail}); record it with landed or landed_differently, or have the fleet look again (\`counterstamp reconcile ID --look-again\`): once it finds nothing, that may be recorded`,
+      );
     case 'not_in_doubt':
       return told(result, '', `the run is ${detail}`);
     case 'stale_revision':

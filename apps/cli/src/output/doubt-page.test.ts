@@ -62,6 +62,13 @@ test.each<[string, RunView, Instance[], [boolean, boolean, boolean]]>([
     [fenced],
     [true, true, true],
   ],
+  ['parked because a look found it', doubt({ parked_reason: 'late_effect_found' }), [fenced], [true, false, true]],
+  [
+    'parked because a look found it different',
+    doubt({ parked_reason: 'effect_differs' }),
+    [fenced],
+    [true, false, true],
+  ],
   [
     'no byte ever left',
     doubt({ attempts: [attempt(approved, { status: 'not_sent' })] }, { settles_at: null }),

@@ -1,4 +1,5 @@
 import type { Instance, RunView } from '@counterstamp/api-contract';
+import { effectWasSeen } from '@counterstamp/manifest-core';
 import { actionLines, askedOf } from './card-lines.ts';
 import { attemptLines, guardLines, heading, lateLines, observationLines, section } from './run-page.ts';
 import { table } from './table.ts';
@@ -111,8 +112,9 @@ export function absenceConditions(
   const senders = sendersOf(run);
   const fenced = new Set(instances.filter((one) => isFenced(one, run.as_of)).map((one) => one.instance_id));
   const unfenced = senders.filter((one) => !fenced.has(one));
-  const evidence =
+  const told =
     run.evidence.some((one) => one.kind === 'late_effect') || run.attempts.some((one) => one.status === 'succeeded');
+  const seen = effectWasSeen(run.parked_reason);
   return [
     {
       guard: 'settled',
@@ -121,8 +123,12 @@ export function absenceConditions(
     },
     {
       guard: 'no_evidence',
-      pass: !evidence,
-      detail: evidence ? 'the provider once said that it was applied' : withoutEvidence(run),
+      pass: !told && !seen,
+      detail: told
+        ? 'the provider once said that it was applied'
+        : seen
+          ? 'a look found an effect of this run, see Observations: record that, or have the fleet look again'
+          : withoutEvidence(run),
     },
     {
       guard: 'fenced',
