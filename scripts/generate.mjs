@@ -134,7 +134,7 @@ Commands that work as the owner of the database take \`DATABASE_URL\`, \`COUNTER
 | \`COUNTERSTAMP_URL\` | the api that commands talk to; \`--url\` wins | the local fleet’s |
 | \`COUNTERSTAMP_KEY\` | the API key that they use; \`--key\` wins | a demo key of the local fleet |
 | \`SANDBOX_HOST\`, \`SANDBOX_PORT\` | where \`counterstamp service sandbox\` listens | \`127.0.0.1\`, \`4010\` |
-| \`API_PORT\`, \`SANDBOX_PORT\`, \`PROMETHEUS_PORT\` | docker-compose.yml: ports on this machine’s own address | \`8080\`, \`4010\`, \`9090\` |
+| \`API_PORT\`, \`SANDBOX_PORT\`, \`PROMETHEUS_PORT\`, \`GRAFANA_PORT\` | docker-compose.yml: ports on this machine’s own address | \`8080\`, \`4010\`, \`9090\`, \`3000\` |
 | \`NODE_OPTIONS\` | node’s own; \`--max-semi-space-size=2\` keeps a worker small, and the image sets it | – |
 
 ## Durations
