@@ -117,6 +117,8 @@ interface Start {
 interface Fleet {
   api_url: string;
   sandbox_url: string;
+  /** `name http://…/metrics` of each service process. */
+  metrics: string[];
   /** What is on hold, as a person reads it; empty when nothing is. */
   on_hold: string;
 }
@@ -221,7 +223,8 @@ async function startFleet(start: Start): Promise<Fleet> {
   terminal.line(
     `  ${'keys'.padEnd(10)} ${prepared.keys_made === 0 ? 'the demo keys of last time' : `${prepared.keys_made} demo keys made`}, in ${shown(folder.keys)}`,
   );
-  return { api_url, sandbox_url, on_hold };
+  const metrics = services.map((one) => `${one.name} http://127.0.0.1:${one.port()}/metrics`);
+  return { api_url, sandbox_url, metrics, on_hold };
 }
 
 function startServices(
@@ -320,6 +323,8 @@ Try a refund of your own; its case waits in the sandbox${life}:
   ${me} run show RUN_ID${held}
 One more worker shares the work:   ${me} service executor --join
 Logs, one per process, as JSON:    ${shown(folder.logs)}
+Metrics, at these ports until a process is started anew:
+  ${fleet.metrics.join('\n  ')}
 Ctrl-C ends everything; the data stays for the next start.`;
 }
 
