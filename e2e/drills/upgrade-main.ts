@@ -92,8 +92,11 @@ process.exit(exit);
 async function buildOld(ref: string): Promise<void> {
   await mkdir(old);
   const archive = path.join(folder, 'old.tar');
-  execFileSync('git', ['archive', '--format=tar', '--output', archive, `${ref}^{commit}`], { cwd: ROOT });
-  execFileSync('tar', ['-xf', archive, '-C', old]);
+  execFileSync('git', ['archive', '--format=tar', '--output', archive, `${ref}^{commit}`], {
+    cwd: ROOT,
+    timeout: BUILD_MS,
+  });
+  execFileSync('tar', ['-xf', archive, '-C', old], { timeout: BUILD_MS });
   const lock = (root: string) => readFile(path.join(root, 'package-lock.json'), 'utf8');
   if ((await lock(ROOT)) === (await lock(old))) {
     await linkDependencies();
@@ -131,7 +134,7 @@ async function linkDependencies(): Promise<void> {
 async function beforeNewestMigration(): Promise<string> {
   const newest = `packages/manifest-store/migrations/${(await migrationTags()).at(-1)}.sql`;
   const added = ['log', '--diff-filter=A', '--format=%H', '--', newest];
-  const [commit = ''] = execFileSync('git', added, { cwd: ROOT, encoding: 'utf8' }).split('\n');
+  const [commit = ''] = execFileSync('git', added, { cwd: ROOT, encoding: 'utf8', timeout: BUILD_MS }).split('\n');
   // Not committed yet: then what is committed is the code before it.
   return commit === '' ? 'HEAD' : `${commit}^`;
 }

@@ -286,7 +286,7 @@ export const METRICS = {
     { outcome: OUTCOME_CLASSES },
   ),
   counterstamp_attempt_duration_seconds: histogram(
-    'From the dispatch commit to the classified answer.',
+    'From right before the dispatch commit to the classified answer.',
     ['executor'],
     { outcome: OUTCOME_CLASSES },
     CALL_BUCKETS_S,

@@ -1,9 +1,7 @@
 export {
-  ALARM_CODES,
   CENSUS_TERMS,
   CLOSED_BY_CODE,
   type ClosureResult,
-  DEFERRAL_CODES,
   type DeferralCode,
   type LookResult,
   METRICS,
@@ -13,7 +11,7 @@ export {
 } from './catalogue.ts';
 export type { Backlog, Census } from './census-metrics.ts';
 export { createLogger, type Logger } from './logger.ts';
-export { type CommittedMove, createMetrics, type DatabasePool, type Metrics } from './metrics.ts';
+export { createMetrics, type Metrics } from './metrics.ts';
 export { LOG_FIELDS, SPAN_ATTRIBUTES, SPANS } from './span-catalogue.ts';
 export { parseTraceparent, type TracedRun } from './trace-context.ts';
 export {

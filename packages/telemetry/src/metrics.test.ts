@@ -4,26 +4,17 @@ import { METRICS, type MetricEntry, type MetricName, OPEN_STATES } from './catal
 import type { Census } from './census-metrics.ts';
 import { createMetrics } from './metrics.ts';
 
+/** A clock that stands still: a scrape waits for its readings until they answer. */
 const clock: Clock = {
-  monotonicMs: () => performance.now(),
+  monotonicMs: () => 0,
   wallMs: () => 1_800_000_000_000,
-  sleep: (ms, signal) =>
-    new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      signal?.addEventListener('abort', () => {
-        clearTimeout(timer);
-        resolve();
-      });
-    }),
+  sleep: () => new Promise(() => undefined),
   after: () => () => undefined,
 };
-const metricsOf = (service: Service) =>
-  createMetrics(
-    service,
-    clock,
-    { version: '1.2.3', backend: 'redis' },
-    { warn: (_, text) => void warnings.push(text) },
-  );
+/** And one on which every wait is over at once. */
+const impatient: Clock = { ...clock, sleep: () => Promise.resolve() };
+const metricsOf = (service: Service, on = clock) =>
+  createMetrics(service, on, { version: '1.2.3', backend: 'redis' }, { warn: (_, text) => void warnings.push(text) });
 const warnings: string[] = [];
 const CENSUS: Census = {
   states: [{ state: 'queued', count: 3, oldest_age_ms: 90_000, total_age_ms: 96_000, buckets: [1, 1, 0, 0, 0, 1] }],
@@ -161,7 +152,7 @@ describe('the census', () => {
   });
 
   test('that hangs leaves the scrape its answer, ten at once too', async () => {
-    const metrics = metricsOf('reconciler');
+    const metrics = metricsOf('reconciler', impatient);
     let reads = 0;
     metrics.onCensus(() => {
       reads += 1;

@@ -1,13 +1,11 @@
 import type { Observation } from '@counterstamp/connectors';
 import { keepText, type Manifest } from '@counterstamp/manifest-core';
-import { inSpan } from '@counterstamp/telemetry';
+import { inSpan, type LookResult } from '@counterstamp/telemetry';
 import type { Workflow } from './define-workflow.ts';
 import { refuseOperation } from './dispatcher.ts';
 
 /** A look in one word, as metrics count it. */
-export function lookResult(
-  observation: Observation,
-): 'exact' | 'different' | 'multiple' | 'lookalike' | 'absent' | 'unknown' {
+export function lookResult(observation: Observation): LookResult {
   return observation.kind === 'found' ? observation.match : observation.kind;
 }
 

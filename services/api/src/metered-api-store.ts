@@ -10,7 +10,10 @@ const VERDICT_MOVES = {
   look_again: { trigger: 'person_unsure', to: 'needs_reconciliation' },
 } as const satisfies Record<VerdictKind, unknown>;
 
-/** The api's store, with the moves that it commits counted: where every move passes, so that none is forgotten. */
+/**
+ * The api's store, with the moves that it commits counted: where every move passes. Not counted is an expiry that a late decision finds and commits: its
+ * answer is the same as that of one that was found closed.
+ */
 export function meteredApiStore(store: ApiStore, metrics: Pick<Metrics, 'transition' | 'decision'>): ApiStore {
   return {
     ...store,

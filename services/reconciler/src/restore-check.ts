@@ -1,5 +1,5 @@
 import type { Observation } from '@counterstamp/connectors';
-import { type JsonValue, keepText, type State } from '@counterstamp/manifest-core';
+import { isClosed, type JsonValue, keepText, type State } from '@counterstamp/manifest-core';
 import { connect, knownRuns, type UnsentRun, unsentRuns } from '@counterstamp/manifest-store';
 import type { Environment } from '@counterstamp/stage-runtime';
 import { openSystems, type Systems, workflowOf } from '@counterstamp/workflows';
@@ -157,10 +157,6 @@ export function judgeRestored({ runs, recovering, looks, known, effects, systems
     effects: effects === null ? null : effects.length,
     findings,
   };
-}
-
-function isClosed(state: State): boolean {
-  return state === 'rejected' || state === 'expired' || state === 'failed';
 }
 
 function closed(run_id: string, state: State, stop_reason: string | null, refs: string[]): RestoreFinding {

@@ -1,3 +1,4 @@
+import { parseStrictJson, parseWith } from '@counterstamp/manifest-core';
 import type { BookedEffect } from '@counterstamp/reconciler';
 import { z } from 'zod';
 import { CliFailure, EXIT } from '../failure.ts';
@@ -15,16 +16,11 @@ const Effects = z.array(
 /** The effects that a person exported from an external system. @throws {CliFailure} naming the first place that is not as it must be. */
 export async function readEffects(file: string): Promise<BookedEffect[]> {
   const text = Buffer.from(await readInput(file, '--effects', 'the effects')).toString('utf8');
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw wrong(file, error instanceof Error ? error.message : String(error));
-  }
-  const parsed = Effects.safeParse(json);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw wrong(file, `${issue?.path.length === 0 ? 'the whole' : `/${issue?.path.join('/')}`}: ${issue?.message}`);
+  const json = parseStrictJson(text);
+  const effects = json.ok ? parseWith(Effects, json.value) : json;
+  if (effects.ok) return effects.value;
+  const { code, path, detail } = effects.refusal;
+  throw wrong(file, `${code}${path === '' ? '' : ` at ${path}`}${detail === undefined ? '' : `: ${detail}`}`);
 }
 
 function wrong(file: string, why: string): CliFailure {
